@@ -1,0 +1,1 @@
+"""Engines that tailgate can start or attach to, one a file."""

@@ -1,0 +1,1 @@
+"""Places where an engine can run, one a file."""

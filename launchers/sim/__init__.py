@@ -1,0 +1,1 @@
+"""The embedded engine: an OpenAI-compatible server with simulated GPUs."""

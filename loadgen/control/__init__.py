@@ -1,0 +1,1 @@
+"""The control plane: locust and gevent, never asyncio."""

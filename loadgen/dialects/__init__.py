@@ -1,0 +1,1 @@
+"""API dialects, one a file."""

@@ -1,0 +1,161 @@
+"""The words between a tailgate process, its locust process and the generators: one JSON object a line.
+
+A ``Channel`` end is a connected socket. tailgate speaks ``Job``, ``Stop`` and ``Quit``; generators answer with
+``Hello``, a ``Progress`` a second and one ``Final``; control adds ``Lost``. Control passes generators' words on
+unchanged, so both ends see one protocol.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One lane's share of one run. ``start_ns`` is this host's monotonic clock at the start of the warm-up."""
+
+    run: int
+    lane: int
+    lanes: int
+    worker: str
+    run_dir: str
+    profile_path: str
+    seed: int
+    level_percent: int
+    quick: bool
+    url: str
+    model: str
+    api_key_env: str | None
+    salt: str
+    start_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Send nothing more; wait for open requests as long as the drain allows, then say ``Final``."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quit:
+    """The sitting is over; ``exit_code`` is what a locust process that opened it must exit with."""
+
+    exit_code: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """A generator is up, clean of gevent and locust."""
+
+    pid: int
+    loop: str
+    wire: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantProgress:
+    """One tenant's second: counts, and latencies as sparse [bucket index, count] pairs (``slas.histogram``)."""
+
+    due: int
+    sent: int
+    completed: int
+    failed: int
+    ttft: tuple[tuple[int, int], ...]
+    itl: tuple[tuple[int, int], ...]
+    tpot: tuple[tuple[int, int], ...]
+    e2e: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """One second of one lane. Counts in ``tenants`` are of this second; ``in_flight`` is now.
+
+    ``failures`` counts this second's failures by [tenant, outcome, status or stage].
+    """
+
+    run: int
+    lane: int
+    at_ns: int
+    in_flight: int
+    events: int
+    lateness_max_ns: int
+    loop_lag_max_ns: int
+    tenants: Mapping[str, TenantProgress]
+    failures: tuple[tuple[str, str, str, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Final:
+    """A lane's last word: every row is on disk. ``invalid`` names our own faults; ``finished`` is false if cut."""
+
+    run: int
+    lane: int
+    finished: bool
+    rows: int
+    planned: Mapping[str, int]
+    end_ns: int
+    invalid: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """A generator or worker is gone without a ``Final``; the run is INVALID."""
+
+    worker: str
+    why: str
+
+
+Frame = Job | Stop | Quit | Hello | Progress | Final | Lost
+FRAMES: dict[str, type[Frame]] = {
+    kind.__name__: kind for kind in (Job, Stop, Quit, Hello, Progress, Final, Lost)
+}
+
+
+def encode(frame: Frame) -> bytes:
+    r"""Return the frame as one line of JSON.
+
+    >>> encode(Quit(exit_code=99))
+    b'{"frame":"Quit","exit_code":99}\n'
+    """
+    body = {"frame": type(frame).__name__, **asdict(frame)}
+    return json.dumps(body, separators=(",", ":")).encode() + b"\n"
+
+
+def decode(line: bytes) -> Frame:
+    r"""Return the frame that a line holds.
+
+    Raises ValueError if the line is no frame of ours.
+
+    >>> decode(b'{"frame":"Stop","why":"Ctrl-C"}\n')
+    Stop(why='Ctrl-C')
+    """
+    body: dict[str, Any] = json.loads(line)
+    name = body.pop("frame", None)
+    kind = FRAMES.get(name) if isinstance(name, str) else None
+    if kind is None:
+        raise ValueError(f"not a frame: {name!r}")
+    try:
+        if kind is Progress:
+            body["tenants"] = {
+                tenant: TenantProgress(
+                    **{
+                        key: tuple((int(i), int(n)) for i, n in value)
+                        if isinstance(value, list)
+                        else value
+                        for key, value in fields.items()
+                    }
+                )
+                for tenant, fields in body["tenants"].items()
+            }
+            body["failures"] = tuple(
+                (str(t), str(o), str(s), int(n)) for t, o, s, n in body["failures"]
+            )
+        elif kind is Final:
+            body["invalid"] = tuple(body["invalid"])
+        return kind(**body)
+    except (TypeError, KeyError, AttributeError) as fault:
+        raise ValueError(f"bad {name} frame: {fault}") from fault

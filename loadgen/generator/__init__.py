@@ -1,0 +1,1 @@
+"""The generator: asyncio and uvloop, never locust or gevent."""

@@ -1,0 +1,1 @@
+"""Arrival models, one a file."""

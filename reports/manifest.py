@@ -1,0 +1,124 @@
+"""The manifest of a run: what was run, on what, when, and whether it was whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+State = Literal["open", "sealed", "cut"]
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """One machine of the run and the instant at which its two clocks were read together."""
+
+    name: str
+    role: str
+    cpu: str
+    cores: int
+    kernel: str
+    python: str
+    epoch_wall_ns: int
+    epoch_monotonic_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One watched GPU; None where its source does not say."""
+
+    node: str
+    gpu: int
+    name: str | None
+    uuid: str | None
+    total_bytes: int | None
+    driver: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFacts:
+    """The engine that was tested. ``argv`` holds no secret."""
+
+    kind: str
+    name: str
+    version: str | None
+    model: str
+    url: str
+    argv: tuple[str, ...]
+    ready_ns: int | None
+    stopped_ns: int | None
+    fault: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telemetry:
+    """What watched the memory and the engine's metrics, and how often: shorter spikes may be missed."""
+
+    memory: str | None
+    every_ns: int | None
+    engine_metrics: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The traffic as planned: lengths of the phases and the total timeout in ns, rates in 1/s, bursts in ns.
+
+    ``rates_hz`` has the open-loop tenants, ``concurrency`` the closed-loop ones; ``bursts`` half-open
+    intervals from the start of the warm-up.
+    """
+
+    profile: str
+    warmup_ns: int
+    duration_ns: int
+    drain_ns: int
+    total_timeout_ns: int
+    tenants: tuple[str, ...]
+    rates_hz: Mapping[str, float]
+    concurrency: Mapping[str, int]
+    constant_rate: bool
+    bursts: Mapping[str, tuple[tuple[int, int], ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """One of the R runs: its span on the controller's monotonic clock and its planned open-loop counts."""
+
+    run: int
+    start_ns: int
+    end_ns: int
+    planned: Mapping[str, int]
+    finished: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """``manifest.json``: written when a run opens, rewritten atomically as it goes on.
+
+    ``invalid`` lists our own faults, ``cut`` says why the run ended early, ``aborted`` which check ended it.
+    """
+
+    format: int
+    run_id: str
+    state: State
+    tailgate: str
+    argv: tuple[str, ...]
+    hosts: tuple[Host, ...]
+    gpus: tuple[Gpu, ...]
+    seed: int
+    level_percent: int
+    quick: bool
+    schedule_sha256: str
+    sheets_sha256: Mapping[str, str]
+    engine: EngineFacts
+    telemetry: Telemetry
+    plan: Plan
+    runs: tuple[RunFacts, ...]
+    simulated: bool
+    started: str
+    ended: str | None
+    invalid: tuple[str, ...]
+    warnings: tuple[str, ...]
+    cut: str | None
+    aborted: str | None
+    versions: Mapping[str, str]

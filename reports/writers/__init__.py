@@ -1,0 +1,1 @@
+"""Report writers, one a file."""
