@@ -159,3 +159,32 @@ def decode(line: bytes) -> Frame:
         return kind(**body)
     except (TypeError, KeyError, AttributeError) as fault:
         raise ValueError(f"bad {name} frame: {fault}") from fault
+
+
+LONGEST_LINE_BYTES = 64 << 20
+
+
+class Inbox:
+    r"""Bytes in, frames out: holds the unfinished line between reads.
+
+    >>> inbox = Inbox()
+    >>> inbox.feed(b'{"frame":"Stop",')
+    []
+    >>> inbox.feed(b'"why":"end"}\n')
+    [Stop(why='end')]
+    """
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Return the frames that ``data`` completes.
+
+        Raises ValueError on a line that is no frame, or one longer than any frame can be.
+        """
+        self._rest += data
+        *lines, rest = self._rest.split(b"\n")
+        if len(rest) > LONGEST_LINE_BYTES:
+            raise ValueError(f"a line of more than {LONGEST_LINE_BYTES} bytes is no frame")
+        self._rest = bytearray(rest)
+        return [decode(bytes(line)) for line in lines]
