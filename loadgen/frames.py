@@ -141,15 +141,7 @@ def decode(line: bytes) -> Frame:
     try:
         if kind is Progress:
             body["tenants"] = {
-                tenant: TenantProgress(
-                    **{
-                        key: tuple((int(i), int(n)) for i, n in value)
-                        if isinstance(value, list)
-                        else value
-                        for key, value in fields.items()
-                    }
-                )
-                for tenant, fields in body["tenants"].items()
+                tenant: _tenant_progress(fields) for tenant, fields in body["tenants"].items()
             }
             body["failures"] = tuple(
                 (str(t), str(o), str(s), int(n)) for t, o, s, n in body["failures"]
@@ -159,6 +151,14 @@ def decode(line: bytes) -> Frame:
         return kind(**body)
     except (TypeError, KeyError, AttributeError) as fault:
         raise ValueError(f"bad {name} frame: {fault}") from fault
+
+
+def _tenant_progress(fields: dict[str, Any]) -> TenantProgress:
+    pairs: dict[str, Any] = {
+        key: tuple((int(bucket), int(count)) for bucket, count in fields[key])
+        for key in ("ttft", "itl", "tpot", "e2e")
+    }
+    return TenantProgress(**{**fields, **pairs})
 
 
 LONGEST_LINE_BYTES = 64 << 20
