@@ -1,10 +1,24 @@
-"""The manifest of a run: what was run, on what, when, and whether it was whole."""
+"""The manifest of a run: what was run, on what, when, and whether it was whole.
+
+The only module that reads the wall clock.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import platform
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from reports.fault import FormatError
 
 State = Literal["open", "sealed", "cut"]
 FORMAT = 1
@@ -122,3 +136,86 @@ class Manifest:
     cut: str | None
     aborted: str | None
     versions: Mapping[str, str]
+
+
+_CODEC = TypeAdapter(Manifest)
+
+
+def to_json(manifest: Manifest) -> bytes:
+    """Return the manifest as indented JSON with a newline at its end."""
+    return _CODEC.dump_json(manifest, indent=2) + b"\n"
+
+
+def from_json(stored: bytes, path: Path) -> Manifest:
+    """Return the manifest that the bytes of the file at path hold.
+
+    Fields that this tailgate does not know are left aside, as a later writer of the same format may add some.
+    Raises FormatError if they hold none, or one of a newer format.
+    """
+    try:
+        header = json.loads(stored)
+    except ValueError as fault:
+        raise FormatError(
+            path, f"not JSON: {fault}", "restore the file, or measure again"
+        ) from fault
+    written = header.get("format") if isinstance(header, dict) else None
+    if type(written) is not int:
+        raise FormatError(path, "format: not a manifest of tailgate", "give a run directory")
+    if written > FORMAT:
+        raise FormatError(
+            path,
+            f"format: {written} is newer than this tailgate, which reads up to {FORMAT}",
+            "read the run with the tailgate that wrote it, or a newer one",
+        )
+    try:
+        return _CODEC.validate_json(stored, strict=True)
+    except ValidationError as fault:
+        wrong = "; ".join(
+            f"{'.'.join(str(part) for part in error['loc'])}: {error['msg']}"
+            for error in fault.errors(include_url=False, include_input=False)
+        )
+        raise FormatError(path, wrong, "restore the file, or measure again") from fault
+
+
+def utc_now() -> str:
+    """Return the wall time as ISO 8601 in UTC, to the second: ``2026-11-30T17:41:05Z``."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def this_host(role: str) -> Host:
+    """Return the facts of the machine that runs this process, with both its clocks read now.
+
+    The monotonic clock is read before and after the wall clock; their middle is the pair's.
+    """
+    before_ns = time.monotonic_ns()
+    wall_ns = time.time_ns()
+    after_ns = time.monotonic_ns()
+    return Host(
+        name=platform.node(),
+        role=role,
+        cpu=_cpu_model(),
+        cores=len(os.sched_getaffinity(0)),
+        kernel=platform.release(),
+        python=platform.python_version(),
+        epoch_wall_ns=wall_ns,
+        epoch_monotonic_ns=(before_ns + after_ns) // 2,
+    )
+
+
+def _cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "model name":
+            return value.strip()
+    return platform.machine()
+
+
+def installed_versions() -> dict[str, str]:
+    """Return the versions of the packages that decide what a run measures; absent ones are left out."""
+    found = {}
+    for package in ("aiohttp", "hdrhistogram", "locust", "numpy", "scipy", "uvloop"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
