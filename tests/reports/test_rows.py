@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reports.fault import FormatError
+from reports.rows import RowReader, RowWriter, read_rows, row_from, row_json, row_line
+from slas.evidence import RequestRow
+from tests.reports.strategies import rows
+
+# DESIGN's row, in its order: other people's scripts read these names
+NAMES = [
+    "run",
+    "tenant",
+    "phase",
+    "burst",
+    "ordinal",
+    "session",
+    "turn",
+    "due_ns",
+    "connect_ns",
+    "sent_ns",
+    "first_ns",
+    "output_first_ns",
+    "last_ns",
+    "done_ns",
+    "outcome",
+    "status",
+    "stage",
+    "why",
+    "finish",
+    "prompt_tokens",
+    "output_tokens",
+    "output_planned",
+    "usage_from",
+    "gaps",
+    "reused_connection",
+]
+
+
+@given(row=rows())
+def test_row_survives_its_line(row: RequestRow) -> None:
+    line = row_line(row)
+    assert b"\n" not in line
+    assert row_from(json.loads(line)) == row
+    assert list(row_json(row)) == NAMES
+
+
+@given(written=st.lists(rows(), max_size=10))
+def test_rows_and_lines_made_ahead_come_back_alike(
+    written: list[RequestRow], tmp_path_factory: Any
+) -> None:
+    path = tmp_path_factory.mktemp("rows") / "w-0.jsonl.gz"
+    with RowWriter(path, {"lane": 0}) as writer:
+        writer.append(written[::2])
+        writer.append(row_line(row) for row in written[1::2])
+    assert tuple(read_rows(path)) == (*written[::2], *written[1::2])
+
+
+@given(row=rows(), missing=st.sampled_from(NAMES))
+def test_row_without_a_field_is_named(row: RequestRow, missing: str, tmp_path_factory: Any) -> None:
+    path = tmp_path_factory.mktemp("rows") / "w-0.jsonl.gz"
+    with RowWriter(path, {}) as writer:
+        writer.append([row])
+        stored = json.loads(row_line(row))
+        del stored[missing]
+        writer.append([json.dumps(stored).encode()])
+    with pytest.raises(FormatError, match=rf"line 3 is no request row: .*{missing}"):
+        list(read_rows(path))
+
+
+def test_torn_rest_is_counted(tmp_path: Path) -> None:
+    path = tmp_path / "w-0.jsonl.gz"
+    with RowWriter(path, {}):
+        pass
+    with path.open("ab") as file:
+        file.write(gzip.compress(b'{"run": 1}\n')[:-3])
+    reader = RowReader(path)
+    with pytest.raises(FormatError):
+        list(reader)
+    path.write_bytes(path.read_bytes()[:-20])
+    reader = RowReader(path)
+    assert list(reader) == []
+    assert reader.torn == 1

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from reports.fault import FormatError, UsageError, WriteError
+from reports.members import MemberWriter
+from reports.rows import RowWriter
+from reports.rundir import RunDir, read_evidence, write_atomic
+from reports.samples import ENGINE, HEALTH, MEMORY, SampleWriter
+from tests.reports.synthetic import synthetic
+
+
+def test_create_names_the_run_by_time_and_four_digits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = RunDir.create()
+    assert run.path.parent == tmp_path / "runs"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ-[0-9a-f]{4}", run.path.name)
+    assert run.requests.is_dir()
+    assert RunDir.create().path != run.path
+
+
+def test_create_takes_a_new_or_an_empty_directory(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert RunDir.create(tmp_path / "empty").path == tmp_path / "empty"
+    assert RunDir.create(tmp_path / "deep" / "new").intervals.is_dir()
+
+
+def test_create_refuses_a_directory_in_use_and_a_file(tmp_path: Path) -> None:
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "thesis.tex").write_text("")
+    for path in (tmp_path / "used", tmp_path / "used" / "thesis.tex"):
+        with pytest.raises(UsageError, match="not a new or empty directory") as caught:
+            RunDir.create(path)
+        assert caught.value.exit_code == 2
+    assert [file.name for file in (tmp_path / "used").iterdir()] == ["thesis.tex"]
+
+
+def test_create_where_nothing_can_be_written_is_a_write_error() -> None:
+    with pytest.raises(WriteError):
+        RunDir.create(Path("/proc/tailgate"))
+
+
+def test_open_refuses_what_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no manifest\.json"):
+        RunDir.open(tmp_path)
+    with pytest.raises(UsageError, match=r"no manifest\.json"):
+        read_evidence(tmp_path / "absent")
+
+
+def test_write_atomic_leaves_the_old_bytes_when_it_fails(tmp_path: Path) -> None:
+    path = tmp_path / "verdict.json"
+    write_atomic(path, b"old")
+    write_atomic(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert [file.name for file in tmp_path.iterdir()] == ["verdict.json"]
+    folder = tmp_path / "report.html"
+    folder.mkdir()
+    with pytest.raises(WriteError):
+        write_atomic(folder, b"a page")
+    assert {file.name for file in tmp_path.iterdir()} == {"verdict.json", "report.html"}
+
+
+def store(tmp_path: Path) -> RunDir:
+    """Write the synthetic run to disk as a generator and its samplers would."""
+    manifest, evidence = synthetic(runs=2, tenants=2, duration_s=4)
+    run = RunDir.create(tmp_path / "run")
+    run.write_manifest(replace(manifest, state="open"))
+    for lane in range(2):
+        with RowWriter(run.rows_of("local", lane), {"worker": "local", "lane": lane}) as rows:
+            for start in range(0, len(evidence.rows), 50):
+                rows.append(evidence.rows[start : start + 50][lane::2])
+                rows.flush()
+    with SampleWriter(run.memory_of("localhost"), MEMORY, {}) as memory:
+        memory.append(evidence.memory)
+    with SampleWriter(run.engine_metrics, ENGINE, {}) as engine:
+        engine.append(evidence.engine)
+    with SampleWriter(run.health_of("local", 0), HEALTH, {}) as health:
+        health.append(evidence.health)
+    return run
+
+
+def test_evidence_comes_back_from_disk(tmp_path: Path) -> None:
+    _, evidence = synthetic(runs=2, tenants=2, duration_s=4)
+    run = store(tmp_path)
+    run.seal()
+    found = read_evidence(run.path)
+    key = lambda row: (row.run, row.tenant, row.ordinal)  # noqa: E731
+    assert sorted(found.rows, key=key) == sorted(evidence.rows, key=key)
+    assert replace(found, rows=evidence.rows) == evidence
+
+
+def test_run_that_was_never_sealed_is_cut(tmp_path: Path) -> None:
+    found = read_evidence(store(tmp_path).path)
+    assert not found.sealed
+    assert found.cut is not None
+    assert "never sealed" in found.cut
+
+
+def test_torn_tail_is_read_and_makes_a_sealed_run_invalid(tmp_path: Path) -> None:
+    run = store(tmp_path)
+    file = run.rows_of("local", 1)
+    whole = len(read_evidence(run.path).rows)
+    file.write_bytes(file.read_bytes()[:-40])
+    assert whole - 25 <= len(read_evidence(run.path).rows) < whole
+    assert read_evidence(run.path).invalid == ()
+    run.seal()
+    assert read_evidence(run.path).invalid == (
+        "1 pieces of the sealed run's raw files are damaged",
+    )
+
+
+def test_seal_keeps_a_cut_run_cut(tmp_path: Path) -> None:
+    run = store(tmp_path)
+    run.write_manifest(replace(run.manifest(), cut="Ctrl-C", ended=None))
+    sealed = run.seal()
+    assert sealed.state == run.manifest().state == "cut"
+    assert sealed.ended is not None
+    assert read_evidence(run.path).cut == "Ctrl-C"
+
+
+def test_rows_of_a_newer_format_are_refused(tmp_path: Path) -> None:
+    run = store(tmp_path)
+    file = run.rows_of("remote", 0)
+    with MemberWriter(file, "requests", {"format": 9}):
+        pass
+    with pytest.raises(FormatError, match="format 9"):
+        read_evidence(run.path)
+
+
+def test_manifest_of_a_newer_format_is_refused(tmp_path: Path) -> None:
+    run = store(tmp_path)
+    stored = json.loads(run.manifest_file.read_bytes())
+    run.manifest_file.write_text(json.dumps({**stored, "format": 2, "runs": "renamed"}))
+    with pytest.raises(FormatError, match="format: 2 is newer than this tailgate") as caught:
+        read_evidence(run.path)
+    assert str(run.manifest_file) in str(caught.value)
