@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 tools=.venv-lock
 if [ ! -x $tools/bin/uv ]; then
   .venv/bin/python -m venv --clear $tools
-  $tools/bin/python -m pip install --quiet --disable-pip-version-check uv
+  $tools/bin/python -m pip install -qq --disable-pip-version-check uv
 fi
 
 options=(--universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --quiet)

@@ -126,3 +126,12 @@ def test_only_known_marks_stand_on_a_block() -> None:
         for block in blocks(page):
             for mark in block.marks:
                 assert re.fullmatch(r"no-run|exits=\d+", mark), f"{block.page}:{block.line}: {mark}"
+
+
+def test_the_way_to_add_something_names_what_is_there() -> None:
+    text = (REPO / "CONTRIBUTING.md").read_text()
+    rows = re.findall(r"\| `([a-z_/]+)/NAME\.py` \| `([A-Z]+)` in `([a-z_/]+\.py)` \|", text)
+    assert len(rows) >= 6
+    for folder, shelf, module in rows:
+        assert (REPO / folder).is_dir(), folder
+        assert re.search(rf"(?m)^{shelf}\b.*=", (REPO / module).read_text()), f"{shelf} in {module}"
