@@ -7,8 +7,8 @@ To add one: write its ``Latency``, ``Ratio``, ``Rate`` or ``Gauge`` (``slas.quan
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import entry_points
 
+from profiles.shelf import ShelfError, shelve
 from slas.metrics import engine, latency, memory, ratio, throughput
 from slas.quantity import Gauge, Latency, Metric, Rate, Ratio
 
@@ -54,22 +54,14 @@ PLANNED = frozenset(
 GROUP = "tailgate.metrics"
 
 
-class MetricError(Exception):
-    """An installed package offers a metric that cannot be taken; says which and why."""
-
-
 @cache
 def metrics() -> dict[str, Metric]:
     """Return the metrics of tailgate and of installed packages.
 
-    Raises MetricError if a name is taken or an entry point is no metric.
+    Raises ShelfError if a name is taken, or if an entry point cannot be loaded or is no metric of that name.
     """
-    known = dict(METRICS)
-    for point in entry_points(group=GROUP):
-        if point.name in known:
-            raise MetricError(f"metric {point.name!r} of {point.value} is already taken")
-        metric = point.load()
-        if not isinstance(metric, Latency | Ratio | Rate | Gauge) or metric.name != point.name:
-            raise MetricError(f"{point.value} is no metric named {point.name!r}")
-        known[point.name] = metric
+    known = shelve(METRICS, GROUP)
+    for name, metric in known.items():
+        if not isinstance(metric, Latency | Ratio | Rate | Gauge) or metric.name != name:
+            raise ShelfError(f"{GROUP}: {name!r} names {metric!r}, which is no metric of that name")
     return known
