@@ -105,6 +105,7 @@ class Strict(BaseModel):
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
+Across = Callable[[Any], Iterator[tuple[FieldPath, str, str]]]
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -346,15 +347,15 @@ class _Tree:
         if len(path) > DEEPEST:
             raise _Stop(line, column, f"nested more than {DEEPEST} deep", "write a flatter sheet")
         if isinstance(event, yaml.AliasEvent):
-            self._refuse(line, column, path, "aliases are not read", "write the value out")
+            self.refuse(line, column, path, "aliases are not read", "write the value out")
             return _Node(line, column, "faulty")
         assert isinstance(
             event, yaml.ScalarEvent | yaml.MappingStartEvent | yaml.SequenceStartEvent
         )
         if event.anchor is not None:
-            self._refuse(line, column, path, f"anchors are not read: &{event.anchor}", "remove it")
+            self.refuse(line, column, path, f"anchors are not read: &{event.anchor}", "remove it")
         if event.tag is not None:
-            self._refuse(line, column, path, f"tags are not read: {event.tag}", "remove it")
+            self.refuse(line, column, path, f"tags are not read: {event.tag}", "remove it")
         if isinstance(event, yaml.ScalarEvent):
             node = self._scalar(event, line, column, path)
         elif isinstance(event, yaml.SequenceStartEvent):
@@ -367,7 +368,7 @@ class _Tree:
             node.kind = "faulty"
         return node
 
-    def _refuse(self, line: int, column: int, path: FieldPath, fault: str, mend: str) -> None:
+    def refuse(self, line: int, column: int, path: FieldPath, fault: str, mend: str) -> None:
         self._add(line, column, path, fault, mend)
         self.faulty.add(path)
 
@@ -383,7 +384,7 @@ class _Tree:
         if _SURROGATE.search(node.text):
             wrong = _HALF
         if wrong is not None:
-            self._refuse(line, column, path, *wrong)
+            self.refuse(line, column, path, *wrong)
             node.kind = "faulty"
         return node
 
@@ -510,10 +511,11 @@ def _locate(root: _Node, path: FieldPath) -> tuple[int, int, _Node]:
     return line, column, node
 
 
-def read(path: Path, model: type[M]) -> Sheet[M]:
+def read(path: Path, model: type[M], across: Across | None = None) -> Sheet[M]:
     """Read a YAML sheet as a ``model``.
 
-    Raises SheetError with every fault in the file: unreadable, not YAML, not the model.
+    ``across`` looks at the data as written, valid or not, for what no single field shows. Raises SheetError
+    with every fault in the file: unreadable, not YAML, not the model.
     """
     data = _bytes_of(path)
     tree = _Tree(path, _text_of(path, data))
@@ -531,8 +533,12 @@ def read(path: Path, model: type[M]) -> Sheet[M]:
             mend="write `key: value` lines",
         )
         raise SheetError([fault])
+    plain = _plain(root)
+    for at, said, mend in across(plain) if across is not None else ():
+        line, column, _ = _locate(root, at)
+        tree.refuse(line, column, at, said, mend)
     try:
-        value = model.model_validate_json(json.dumps(_plain(root)))
+        value = model.model_validate_json(json.dumps(plain))
     except ValidationError as error:
         raise SheetError([*tree.faults, *_faults(tree, root, model, error)]) from None
     if tree.faults:

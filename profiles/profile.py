@@ -1,0 +1,267 @@
+"""A profile: the tenants, the phases of a run and the surges upon them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from profiles.sheet import (
+    Duration,
+    Fault,
+    FieldPath,
+    Sheet,
+    SheetError,
+    Spot,
+    Strict,
+    nearest,
+    read,
+)
+from profiles.surge import Surge, Tempo
+from profiles.tenant import Name, Tenant, TenantSheet
+from profiles.trace import Trace, survey
+from profiles.tracerow import TraceError
+from profiles.units import UnitError, format_duration
+
+SECOND_NS = 1_000_000_000
+QUICK_WARMUP_NS = 5 * SECOND_NS
+QUICK_DURATION_NS = 20 * SECOND_NS
+_LONGEST_PHASE_NS = 30 * 24 * 3600 * SECOND_NS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """How long a request may take: to connect, to its first token, between tokens and in all."""
+
+    connect_ns: int
+    first_token_ns: int
+    idle_ns: int
+    total_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """The traffic of a run. The measured window is [warm-up, warm-up + duration); surges count from its start.
+
+    ``warnings`` are for the reader: what the profile makes of its traces.
+    """
+
+    name: str
+    seed: int
+    warmup_ns: int
+    duration_ns: int
+    drain_ns: int
+    timeouts: Timeouts
+    max_in_flight: int | None
+    surges: tuple[Surge, ...]
+    tenants: tuple[Tenant, ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def constant_rate(self) -> bool:
+        """Whether the planned rate is the same throughout: no surge, no trace, no model with states."""
+        return not self.surges and all(
+            tenant.trace is None and (tenant.arrival is None or not tenant.arrival.has_states)
+            for tenant in self.tenants
+        )
+
+    def quick(self) -> Profile:
+        """Return the short form: at most 5 s of warm-up and the first 20 s of the measured window."""
+        return replace(
+            self,
+            warmup_ns=min(self.warmup_ns, QUICK_WARMUP_NS),
+            duration_ns=min(self.duration_ns, QUICK_DURATION_NS),
+        )
+
+    def tempo(self, tenant: Tenant) -> Tempo:
+        """Return the clock of a tenant under the surges."""
+        mine = (surge for surge in self.surges if tenant.name in surge.tenants)
+        return Tempo(mine, self.duration_ns)
+
+
+def _phase(ns: int) -> int:
+    if ns > _LONGEST_PHASE_NS:
+        raise UnitError("longer than 30 days", "write a shorter duration")
+    return ns
+
+
+def _more_than_zero(ns: int) -> int:
+    if ns == 0:
+        raise UnitError("must be more than 0", "write a duration such as 10s")
+    return ns
+
+
+Phase = Annotated[Duration, AfterValidator(_phase)]
+Length = Annotated[Phase, AfterValidator(_more_than_zero)]
+
+
+class TimeoutsSheet(Strict):
+    """How long a request may take."""
+
+    connect: Length = Field(default="5s", validate_default=True)
+    first_token: Length = Field(default="30s", validate_default=True)
+    idle: Length = Field(
+        default="30s", validate_default=True, description="longest wait between tokens"
+    )
+    total: Length = Field(default="300s", validate_default=True)
+
+
+class SurgeSheet(Strict):
+    """A burst that hits several tenants at once; all open-loop tenants if none are named."""
+
+    at: Phase = Field(description="from the start of the measured window")
+    for_: Length = Field(alias="for")
+    factor: float = Field(gt=0, le=10_000, description="what the tenants' rates are multiplied by")
+    tenants: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+
+
+class ProfileSheet(Strict):
+    """A profile as a sheet says it."""
+
+    version: Literal[1]
+    seed: int = Field(default=0, ge=0)
+    warmup: Phase = Field(default="10s", validate_default=True)
+    duration: Length = Field(
+        default="60s", validate_default=True, description="the measured window"
+    )
+    drain: Phase = Field(
+        default="30s",
+        validate_default=True,
+        description="how long open requests may finish after the window",
+    )
+    timeouts: TimeoutsSheet = Field(default_factory=TimeoutsSheet)
+    max_in_flight: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="none by default; a run that reaches it is INVALID"
+    )
+    surges: tuple[SurgeSheet, ...] = ()
+    tenants: Annotated[dict[Name, TenantSheet], Field(min_length=1)]
+
+
+def read_profile(path: Path) -> tuple[Profile, Sheet[ProfileSheet]]:
+    """Read a profile and look through its traces.
+
+    Raises SheetError with every fault in the sheet, or the first one in each trace.
+    """
+    sheet = read(path, ProfileSheet, across=_across)
+    written = sheet.value
+    open_loops = tuple(name for name, one in written.tenants.items() if one.concurrency is None)
+    surges = tuple(
+        Surge(
+            at_ns=surge.at,
+            for_ns=surge.for_,
+            factor=surge.factor,
+            tenants=open_loops if surge.tenants is None else surge.tenants,
+        )
+        for surge in written.surges
+    )
+    faults = [
+        sheet.fault(
+            ("surges", index, "at"),
+            f"ends at {format_duration(surge.end_ns)}, after the measured window of "
+            f"{format_duration(written.duration)}",
+            "`at` counts from the end of the warm-up; begin it earlier or lengthen `duration`",
+        )
+        for index, surge in enumerate(surges)
+        if surge.end_ns > written.duration
+    ]
+    if faults:
+        raise SheetError(faults)
+    warnings: list[str] = []
+    tenants: list[Tenant] = []
+    for name, one in written.tenants.items():
+        mine = (surge for surge in surges if name in surge.tenants)
+        try:
+            tenant, said = _tenant(name, one, path.parent, Tempo(mine, written.duration))
+        except TraceError as error:
+            faults.append(_trace_fault(sheet, name, one, error))
+            continue
+        tenants.append(tenant)
+        warnings += (f"tenant {name}: {words}" for words in said)
+    if faults:
+        raise SheetError(faults)
+    profile = Profile(
+        name=path.stem,
+        seed=written.seed,
+        warmup_ns=written.warmup,
+        duration_ns=written.duration,
+        drain_ns=written.drain,
+        timeouts=Timeouts(
+            connect_ns=written.timeouts.connect,
+            first_token_ns=written.timeouts.first_token,
+            idle_ns=written.timeouts.idle,
+            total_ns=written.timeouts.total,
+        ),
+        max_in_flight=written.max_in_flight,
+        surges=surges,
+        tenants=tuple(tenants),
+        warnings=tuple(warnings),
+    )
+    return profile, sheet
+
+
+def _tenant(
+    name: str, one: TenantSheet, folder: Path, tempo: Tempo
+) -> tuple[Tenant, tuple[str, ...]]:
+    trace: Trace | None = None
+    said: tuple[str, ...] = ()
+    prompt_tokens, output_tokens = one.prompt_tokens.value(), one.output_tokens.value()
+    if one.trace is not None:
+        trace, said = survey(one.trace, folder, int(tempo.length_ns))
+        prompt_tokens, output_tokens = trace.prompt_tokens, trace.output_tokens
+    tenant = Tenant(
+        name=name,
+        rate_hz=one.rate,
+        concurrency=one.concurrency,
+        arrival=one.arrivals if one.rate is not None else None,
+        trace=trace,
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
+        api=one.api,
+    )
+    return tenant, said
+
+
+def _trace_fault(
+    sheet: Sheet[ProfileSheet], name: str, one: TenantSheet, error: TraceError
+) -> Fault:
+    field: FieldPath = ("tenants", name, "trace", "file")
+    fault = sheet.fault(field, error.fault, error.mend)
+    if error.line == 0:
+        return fault
+    assert one.trace is not None
+    file = sheet.path.parent / one.trace.file
+    return replace(fault, spot=Spot(path=file, line=error.line, column=1))
+
+
+def _across(data: Any) -> Iterator[tuple[FieldPath, str, str]]:
+    """Yield the surges' tenants that are no open-loop tenants, from the sheet as written."""
+    tenants, surges = data.get("tenants"), data.get("surges")
+    if not isinstance(tenants, dict) or not isinstance(surges, list):
+        return
+    for index, surge in enumerate(surges):
+        named = surge.get("tenants") if isinstance(surge, dict) else None
+        if named is None:
+            if isinstance(surge, dict) and all("concurrency" in _keys(t) for t in tenants.values()):
+                mend = "a closed loop cannot surge; give a tenant a rate"
+                yield ("surges", index), "no open-loop tenant to hit", mend
+            continue
+        seen: set[str] = set()
+        for position, name in enumerate(named if isinstance(named, list) else ()):
+            where: FieldPath = ("surges", index, "tenants", position)
+            if not isinstance(name, str):
+                continue
+            if name in seen:
+                yield where, f"tenant {name!r} is named twice", "keep one"
+            elif name not in tenants:
+                yield where, f"unknown tenant {name!r}", nearest(name, tenants)
+            elif "concurrency" in _keys(tenants[name]):
+                mend = "name a tenant with a rate or a trace"
+                yield where, f"tenant {name!r} is a closed loop and cannot surge", mend
+            seen.add(name)
+
+
+def _keys(value: Any) -> tuple[str, ...]:
+    return tuple(value) if isinstance(value, dict) else ()
