@@ -1,0 +1,77 @@
+"""OpenAI chat completions: ``POST /v1/chat/completions``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from loadgen.dialects import openai
+from loadgen.event import Event
+
+OUTPUT = ("content", "refusal")
+REASONING = ("reasoning_content", "reasoning")
+
+
+class Chat:
+    """Asks with the few fields that vLLM, TensorRT-LLM and SGLang all accept.
+
+    ``ignore_eos`` makes the output as long as planned. It is no field of OpenAI's own: a server that refuses
+    unknown fields and does not know it answers 400, and the run says so.
+    """
+
+    path = "/v1/chat/completions"
+    output_keys = OUTPUT
+    reasoning_keys = REASONING
+
+    def body(self, *, model: str, prompt: str, output_tokens: int) -> bytes:
+        """Return the body: one user message, greedy, streamed with usage."""
+        return json.dumps(
+            {
+                "model": model,
+                "messages": [{"role": "user", "content": prompt}],
+                "max_tokens": output_tokens,
+                "temperature": 0,
+                "stream": True,
+                "stream_options": {"include_usage": True},
+                "ignore_eos": True,
+            },
+            separators=(",", ":"),
+        ).encode()
+
+    def read(self, data: bytes) -> Event:
+        """Return what one event says; reasoning is ``reasoning_content`` or ``reasoning``."""
+        if data.startswith(openai.DONE):
+            return openai.END
+        return _event(openai.load(data), "delta")
+
+    def read_whole(self, body: bytes) -> Event:
+        """Return what a reply says that was not streamed."""
+        return _event(openai.load(body), "message")
+
+    def refusal(self, body: bytes) -> str:
+        """Return the server's own words."""
+        return openai.refusal(body)
+
+
+def _event(value: Mapping[str, Any], holder: str) -> Event:
+    tokens = 0
+    output = False
+    finish = None
+    for choice in openai.choices(value):
+        delta = choice.get(holder)
+        if isinstance(delta, dict):
+            said = any(delta.get(key) for key in OUTPUT) or bool(delta.get("tool_calls"))
+            thought = any(delta.get(key) for key in REASONING)
+            tokens += said or thought
+            output = output or said
+        finish = choice.get("finish_reason") or finish
+    usage = value.get("usage")
+    return Event(
+        tokens=tokens,
+        output=output,
+        finish=finish,
+        prompt_tokens=openai.count(usage, "prompt_tokens"),
+        completion_tokens=openai.count(usage, "completion_tokens"),
+        error=openai.fault(value),
+    )
