@@ -1,1 +1,1 @@
-"""Engines that tailgate can start or attach to, one a file."""
+"""The engine kinds, a file each; ``launchers.engine`` names them all."""

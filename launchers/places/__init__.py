@@ -1,1 +1,1 @@
-"""Places where an engine can run, one a file."""
+"""The places, a file each; ``launchers.place`` names them all."""
