@@ -133,7 +133,9 @@ def decode(line: bytes) -> Frame:
     >>> decode(b'{"frame":"Stop","why":"Ctrl-C"}\n')
     Stop(why='Ctrl-C')
     """
-    body: dict[str, Any] = json.loads(line)
+    body: Any = json.loads(line)
+    if not isinstance(body, dict):
+        raise ValueError(f"not a frame: {body!r}")
     name = body.pop("frame", None)
     kind = FRAMES.get(name) if isinstance(name, str) else None
     if kind is None:

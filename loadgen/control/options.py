@@ -43,13 +43,6 @@ def add_options(parser: LocustArgumentParser) -> argparse.Namespace:
     )
     parser.add_argument("--channel", type=int, help=argparse.SUPPRESS, include_in_web_ui=False)
     parser.set_defaults(num_users=WRITTEN_LEVEL_PERCENT, spawn_rate=WRITTEN_LEVEL_PERCENT)
-    for action in parser._actions:
-        if action.dest == "profile":
-            action.help = "profile sheet, the traffic: a catalogue name or a path"
-        elif action.dest == "num_users":
-            action.help = (
-                "Level of the load in percent; 100 (the default) is the profile as written"
-            )
     options: argparse.Namespace = parser.parse_known_args()[0]
     for dest, option in DISTRIBUTED.items():
         if getattr(options, dest):
