@@ -111,7 +111,11 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gauge:
-    """A reading of the GPUs' memory or of the engine's own metrics: ruled by the worst place of the worst run."""
+    """A reading of the GPUs' memory or of the engine's own metrics: ruled by the worst place of the worst run.
+
+    ``share_of_gpu`` lets a limit be a share of the GPU's memory; ``from_steady`` says that it needs the steady
+    state of the warm-up; ``full_at`` is the value that nothing can exceed, None if there is none.
+    """
 
     name: str
     meaning: str
@@ -119,6 +123,8 @@ class Gauge:
     source: Literal["memory", "engine"]
     read: Callable[[Evidence], tuple[Reading, ...]]
     share_of_gpu: bool = False
+    from_steady: bool = False
+    full_at: float | None = None
 
     @property
     def selectors(self) -> frozenset[str]:

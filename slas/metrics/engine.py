@@ -115,6 +115,7 @@ KV_PEAK = Gauge(
     unit=Unit.SHARE,
     source="engine",
     read=partial(_highest, lambda sample: sample.kv_usage_share),
+    full_at=1.0,
 )
 QUEUE_PEAK = Gauge(
     name="queue.peak",

@@ -212,6 +212,7 @@ STEADY = Gauge(
     source="memory",
     read=_steady,
     share_of_gpu=True,
+    from_steady=True,
 )
 SPIKE = Gauge(
     name="vram.spike",
@@ -219,6 +220,7 @@ SPIKE = Gauge(
     unit=Unit.SHARE,
     source="memory",
     read=_spike,
+    from_steady=True,
 )
 GROWTH = Gauge(
     name="vram.growth",
