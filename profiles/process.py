@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -48,11 +48,11 @@ class Arrival(Strict):
         """
 
 
-def renewal(first_s: float, gaps_s: Iterator[Seconds], until_s: float) -> Iterator[Stretch]:
-    """Yield the arrivals of a renewal process: one at ``first_s``, then one after each gap."""
+def renewal(first_s: float, draw_s: Callable[[], Seconds], until_s: float) -> Iterator[Stretch]:
+    """Yield the arrivals of a renewal process: one at ``first_s``, then one after each gap that is drawn."""
     yield Stretch(times_s=np.array([first_s]))
     last_s = first_s
     while last_s < until_s:
-        times_s = last_s + np.cumsum(next(gaps_s))
+        times_s = last_s + np.cumsum(draw_s())
         last_s = float(times_s[-1])
         yield Stretch(times_s=times_s)

@@ -777,7 +777,27 @@ def find(name: str, room: Room) -> Path:
 
 def json_schema(model: type[BaseModel]) -> dict[str, Any]:
     """Return a sheet's JSON Schema (draft 2020-12); quantities are strings with a pattern."""
+    schema = model.model_json_schema(by_alias=True, mode="validation")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **model.model_json_schema(by_alias=True, mode="validation"),
+        **{key: _without_null(value) for key, value in schema.items()},
     }
+
+
+def _without_null(schema: Any) -> Any:
+    """Return a schema without the null that pydantic allows for what may be left out: no sheet has one."""
+    if isinstance(schema, list):
+        return [_without_null(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {
+        key: _without_null(value)
+        for key, value in schema.items()
+        if not (key == "default" and value is None)
+    }
+    choices = kept.get("anyOf")
+    if isinstance(choices, list) and {"type": "null"} in choices:
+        rest = [choice for choice in choices if choice != {"type": "null"}]
+        del kept["anyOf"]
+        kept |= rest[0] if len(rest) == 1 else {"anyOf": rest}
+    return kept

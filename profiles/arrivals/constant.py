@@ -20,5 +20,4 @@ class Constant(Arrival):
     ) -> Iterator[Stretch]:
         """Yield the arrivals; CV of the gaps 0."""
         gap_s = 1 / rate_hz
-        gaps_s = iter(lambda: np.full(CHUNK, gap_s), None)
-        return renewal(rng.random() * gap_s, gaps_s, until_s)
+        return renewal(rng.random() * gap_s, lambda: np.full(CHUNK, gap_s), until_s)

@@ -29,6 +29,5 @@ class Gamma(Arrival):
         """
         shape = 1 / self.cv**2
         scale_s = self.cv**2 / rate_hz
-        gaps_s = iter(lambda: rng.standard_gamma(shape, CHUNK) * scale_s, None)
         first_s = rng.random() * rng.standard_gamma(shape + 1) * scale_s
-        return renewal(first_s, gaps_s, until_s)
+        return renewal(first_s, lambda: rng.standard_gamma(shape, CHUNK) * scale_s, until_s)

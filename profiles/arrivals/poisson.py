@@ -19,5 +19,8 @@ class Poisson(Arrival):
         self, rng: np.random.Generator, rate_hz: float, until_s: float
     ) -> Iterator[Stretch]:
         """Yield the arrivals; the residual gap is a gap."""
-        gaps_s = iter(lambda: rng.standard_exponential(CHUNK) / rate_hz, None)
-        return renewal(rng.standard_exponential() / rate_hz, gaps_s, until_s)
+        return renewal(
+            rng.standard_exponential() / rate_hz,
+            lambda: rng.standard_exponential(CHUNK) / rate_hz,
+            until_s,
+        )
