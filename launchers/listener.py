@@ -24,7 +24,8 @@ def listeners(port: int) -> tuple[Listener, ...]:
     """Return every process that listens on the TCP port, over IPv4 or IPv6; several may share a socket."""
     found: dict[int | None, Listener] = {}
     for connection in psutil.net_connections(kind="tcp"):
-        if connection.status != psutil.CONN_LISTEN or connection.laddr.port != port:
+        # an address is empty or (host, port)
+        if connection.status != psutil.CONN_LISTEN or connection.laddr[1:] != (port,):
             continue
         found[connection.pid] = Listener(pid=connection.pid, name=_name(connection.pid))
     return tuple(found.values())

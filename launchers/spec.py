@@ -92,8 +92,8 @@ class Telemetry:
 class EngineSpec:
     """An engine to start or attach to. Secrets are named, never held.
 
-    ``model`` is what the engine loads, ``served_as`` what requests call it; ``port`` None lets the place pick
-    one; ``ready_within_ns`` counts from the start of the process.
+    ``model`` is what the engine loads, ``served_as`` what requests call it; ``gpus`` is 0 when it uses none or
+    does not say; ``port`` None lets the place pick one; ``ready_within_ns`` counts from the process's start.
     """
 
     name: str
@@ -326,7 +326,8 @@ def _spec(path: Path, written: EngineSheet, memory_source: str) -> EngineSpec:
         pipeline=written.parallel.pipeline,
         data=written.parallel.data,
     )
-    model = written.model or written.served_as or "sim"
+    # a kind that must be told its model has objected by the time that this stand-in could be used
+    model = written.model or written.served_as or "tailgate-sim"
     source: str | DcgmSheet | None = written.telemetry.memory
     if source is None:
         # an engine told to use no GPU has none to watch
@@ -341,9 +342,7 @@ def _spec(path: Path, written: EngineSheet, memory_source: str) -> EngineSpec:
         model=model,
         served_as=written.served_as or model,
         engine_version=written.engine_version,
-        gpus=written.gpus
-        if written.gpus is not None
-        else parallel.tensor * parallel.pipeline * parallel.data,
+        gpus=_gpus(written, parallel),
         place=Place(kind=written.place.kind),
         port=written.port,
         preset=written.preset,
@@ -375,6 +374,14 @@ def _spec(path: Path, written: EngineSheet, memory_source: str) -> EngineSpec:
             every_ns=EVERY_NS if every_ns is None else every_ns,
         ),
     )
+
+
+def _gpus(written: EngineSheet, parallel: Parallel) -> int:
+    if written.gpus is not None:
+        return written.gpus
+    if written.engine in ("command", "attach"):
+        return 0
+    return parallel.tensor * parallel.pipeline * parallel.data
 
 
 def _beside(path: Path, executable: str | None) -> str | None:

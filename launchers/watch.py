@@ -108,13 +108,13 @@ class Watch:
         return bool(chunk)
 
     def _take(self, told: dict[str, Any]) -> None:
-        match told["event"]:
-            case "ready":
-                self._ready = True
-            case "gpus":
-                self.gpus = tuple(Gpu(**gpu) for gpu in told["gpus"])
-                self.warnings = tuple(told["warnings"])
-            case "fault":
-                self._fault = LaunchError(told["cause"], told["mend"])
-            case "end":
-                self._end = told
+        event = told["event"]
+        if event == "ready":
+            self._ready = True
+        elif event == "gpus":
+            self.gpus = tuple(Gpu(**gpu) for gpu in told["gpus"])
+            self.warnings = tuple(told["warnings"])
+        elif event == "fault":
+            self._fault = LaunchError(told["cause"], told["mend"])
+        elif event == "end":
+            self._end = told

@@ -40,6 +40,10 @@ class Sim:
                 fault=f"the simulator has no preset {spec.preset!r}",
                 mend=nearest(spec.preset, PRESETS),
             )
+        if spec.gpus == 0:
+            yield Objection(
+                field=("gpus",), fault="the simulator simulates GPUs", mend="write gpus: 1 or more"
+            )
 
     @staticmethod
     def command(spec: EngineSpec, port: int) -> Command:
@@ -47,6 +51,7 @@ class Sim:
         argv = [
             *(sys.executable, "-P", "-m", "launchers.sim"),
             *("--host", "127.0.0.1", "--port", str(port)),
+            *("--served-model-name", spec.served_as),
             *("--preset", str(spec.preset), "--gpus", str(spec.gpus)),
             *flags(spec.options),
         ]

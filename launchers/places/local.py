@@ -145,18 +145,21 @@ class LocalTree:
                 self._take(json.loads(line))
 
     def _take(self, report: dict[str, Any]) -> None:
-        match report["event"]:
-            case "started":
-                self._pid = report["pid"]
-            case "exited" if report["signal"] is not None:
-                number = signal.Signals(report["signal"])
-                self._ended = f"was killed by signal {number.value} ({number.name})"
-            case "exited":
-                self._ended = f"exited with status {report['status']}"
-            case "gone":
-                self._left = tuple(report["left"])
-                if self._ended is None:
-                    self._ended = f"was ended: {report['why']}"
+        event = report["event"]
+        if event == "started":
+            self._pid = report["pid"]
+        elif event == "exited":
+            self._ended = _how(report["status"], report["signal"])
+        elif event == "gone":
+            self._left = tuple(report["left"])
+            if self._ended is None:
+                self._ended = f"was ended: {report['why']}"
+
+
+def _how(status: int | None, number: int | None) -> str:
+    if number is None:
+        return f"exited with status {status}"
+    return f"was killed by signal {number} ({signal.Signals(number).name})"
 
 
 def _resolved(command: Command) -> dict[str, str]:
