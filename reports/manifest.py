@@ -1,18 +1,11 @@
-"""The manifest of a run: what was run, on what, when, and whether it was whole.
-
-The only module that reads the wall clock.
-"""
+"""The manifest of a run: what was run, on what, when, and whether it was whole."""
 
 from __future__ import annotations
 
 import json
-import os
-import platform
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
@@ -180,42 +173,3 @@ def from_json(stored: bytes, path: Path) -> Manifest:
 def utc_now() -> str:
     """Return the wall time as ISO 8601 in UTC, to the second: ``2026-11-30T17:41:05Z``."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def this_host(role: str) -> Host:
-    """Return the facts of the machine that runs this process, with both its clocks read now.
-
-    The monotonic clock is read before and after the wall clock; their middle is the pair's.
-    """
-    before_ns = time.monotonic_ns()
-    wall_ns = time.time_ns()
-    after_ns = time.monotonic_ns()
-    return Host(
-        name=platform.node(),
-        role=role,
-        cpu=_cpu_model(),
-        cores=len(os.sched_getaffinity(0)),
-        kernel=platform.release(),
-        python=platform.python_version(),
-        epoch_wall_ns=wall_ns,
-        epoch_monotonic_ns=(before_ns + after_ns) // 2,
-    )
-
-
-def _cpu_model() -> str:
-    for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() == "model name":
-            return value.strip()
-    return platform.machine()
-
-
-def installed_versions() -> dict[str, str]:
-    """Return the versions of the packages that decide what a run measures; absent ones are left out."""
-    found = {}
-    for package in ("aiohttp", "hdrhistogram", "locust", "numpy", "scipy", "uvloop"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found

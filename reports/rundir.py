@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import os
+import json
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from reports import manifest as manifests
-from reports.fault import UsageError, WriteError
+from reports.fault import FormatError, UsageError, WriteError
+from reports.hlog import key_of, read_hlog
 from reports.manifest import Manifest, utc_now
+from reports.replacing import sync, write_atomic
 from reports.rows import RowReader
 from reports.samples import ENGINE, HEALTH, MEMORY, S, SampleKind, SampleReader
 from slas.evidence import Evidence, RequestRow, RunSpan, Subject, Window
+from slas.histogram import Histogram
+from slas.measurement import HistogramKey, Measurement, Summaries
 
 RUNS = Path("runs")
 
@@ -169,7 +173,7 @@ class RunDir:
         """
         for file in sorted(self.path.rglob("*")):
             if file.is_file():
-                _sync(file)
+                sync(file)
         whole = self.manifest()
         sealed = replace(
             whole,
@@ -178,38 +182,6 @@ class RunDir:
         )
         self.write_manifest(sealed)
         return sealed
-
-
-def write_atomic(path: Path, data: bytes) -> None:
-    """Replace the file at path by a temporary one beside it, flushed to the disk.
-
-    Raises WriteError if it cannot be written; the old file then stands.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        try:
-            with temporary.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
-        _sync(path.parent)
-    except OSError as cause:
-        raise WriteError(path, cause, lost=data.count(b"\n")) from cause
-
-
-def _sync(path: Path) -> None:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError as cause:
-        raise WriteError(path, cause, lost=0) from cause
 
 
 def read_evidence(path: Path) -> Evidence:
@@ -272,6 +244,42 @@ def read_evidence(path: Path) -> Evidence:
         constant_rate=plan.constant_rate,
         invalid=invalid,
     )
+
+
+def read_summaries(path: Path) -> Summaries:
+    """Return what intervals/ and measurements.json of the run at path hold: enough for point rulings.
+
+    Raises UsageError or FormatError if the directory is no run or one of these files is damaged.
+    """
+    run = RunDir.open(path)
+    histograms: dict[HistogramKey, Histogram] = {}
+    for file in sorted(run.intervals.glob("*.hlog")):
+        for tag, histogram in read_hlog(file).items():
+            try:
+                key = key_of(tag)
+            except ValueError as fault:
+                raise FormatError(
+                    file, str(fault), "remove the file: it is not of this run"
+                ) from fault
+            if key in histograms:
+                histograms[key].add(histogram)
+            else:
+                histograms[key] = histogram
+    return Summaries(histograms=histograms, measurements=_measurements(run))
+
+
+def _measurements(run: RunDir) -> tuple[Measurement, ...]:
+    if not run.measurements.exists():
+        return ()
+    try:
+        stored = json.loads(run.measurements.read_bytes())
+        return tuple(Measurement.from_json(body) for body in stored)
+    except (ValueError, KeyError, TypeError, AttributeError) as fault:
+        raise FormatError(
+            run.measurements,
+            f"not a list of measurements: {fault!r}",
+            "delete it and derive it again with `tailgate check RUN`",
+        ) from fault
 
 
 def subject_of(manifest: Manifest) -> Subject:

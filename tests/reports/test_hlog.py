@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +15,13 @@ from reports.hlog import (
     decode,
     encode,
     key_of,
-    latencies,
-    read_histograms,
     read_hlog,
     read_intervals,
     tag_of,
     write_hlog,
-    write_intervals,
 )
-from reports.rundir import RunDir
-from slas.columns import columns_of
 from slas.histogram import BUCKETS, HIGHEST_US, LOWEST_US, Histogram
-from tests.reports.synthetic import WALL_NS, synthetic
+from tests.reports.synthetic import WALL_NS
 
 values = st.lists(st.integers(0, HIGHEST_US), max_size=60)
 pairs = st.dictionaries(st.integers(0, BUCKETS - 1), st.integers(1, 2**62), max_size=20).map(
@@ -159,41 +153,3 @@ def test_damaged_line_is_named(tmp_path: Path) -> None:
     path.write_text(path.read_text()[:-9] + "\n")
     with pytest.raises(FormatError, match="line 4"):
         list(read_intervals(path))
-
-
-def test_intervals_add_up_to_the_rows(tmp_path: Path) -> None:
-    manifest, evidence = synthetic(runs=2, tenants=2, duration_s=8)
-    run = RunDir.create(tmp_path / "run")
-    (run.intervals / "stale.hlog").write_text("")
-    paths = write_intervals(run, manifest, evidence)
-    assert sorted(run.intervals.iterdir()) == sorted(paths)
-    found = read_histograms(run)
-    for key in (("ttft", "chat", "calm", 0), ("ttft", "chat", "burst", 1)):
-        _, tenant, phase, number = key
-        expected = Histogram()
-        for row in evidence.rows:
-            mine = row.tenant == tenant and row.run == number and row.phase == "measure"
-            if mine and row.burst == (phase == "burst") and row.first_ns is not None:
-                expected.record_us(-(-(row.first_ns - row.due_ns) // 1000))
-        assert expected.total > 0
-        assert found[key] == expected
-    assert found["loop_lag", "local-0", "calm", 1].total > 0
-
-
-def test_seconds_are_those_of_completion_and_holes_are_written_empty(tmp_path: Path) -> None:
-    manifest, evidence = synthetic(tenants=2, duration_s=8)
-    run = RunDir.create(tmp_path / "run")
-    (path,) = write_intervals(run, manifest, evidence)
-    seconds = latencies(columns_of(evidence))["e2e", "chat", "burst", 0]
-    ends = {
-        row.done_ns // 10**9
-        for row in evidence.rows
-        if row.tenant == "chat" and row.burst and row.outcome == "completed"
-    }
-    assert set(seconds) == ends
-    by_tag: dict[str, list[Interval]] = {}
-    for interval in read_intervals(path):
-        by_tag.setdefault(interval.tag, []).append(interval)
-    for intervals in by_tag.values():
-        for before, after in pairwise(intervals):
-            assert before.start_s + before.length_s == pytest.approx(after.start_s)

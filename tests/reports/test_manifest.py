@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-import time
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reports.fault import FormatError
-from reports.manifest import from_json, installed_versions, this_host, to_json, utc_now
+from reports.manifest import from_json, to_json, utc_now
 from tests.reports.synthetic import synthetic
 
 PATH = Path("runs/x/manifest.json")
@@ -53,11 +53,5 @@ def test_fields_that_a_later_writer_adds_are_left_aside() -> None:
     assert from_json(json.dumps(stored).encode(), PATH) == manifest
 
 
-def test_host_reads_both_its_clocks_at_once() -> None:
-    host = this_host("controller")
-    assert host.epoch_monotonic_ns <= time.monotonic_ns()
-    assert host.epoch_wall_ns > 1_700_000_000 * 10**9
-    assert host.cores >= 1
-    assert host.cpu
-    assert len(utc_now()) == len("2026-11-30T17:41:05Z")
-    assert "numpy" in installed_versions()
+def test_time_is_written_in_utc_to_the_second() -> None:
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", utc_now())

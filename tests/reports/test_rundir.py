@@ -9,8 +9,9 @@ import pytest
 
 from reports.fault import FormatError, UsageError, WriteError
 from reports.members import MemberWriter
+from reports.replacing import write_atomic
 from reports.rows import RowWriter
-from reports.rundir import RunDir, read_evidence, write_atomic
+from reports.rundir import RunDir, read_evidence
 from reports.samples import ENGINE, HEALTH, MEMORY, SampleWriter
 from tests.reports.synthetic import synthetic
 

@@ -1,0 +1,234 @@
+"""Pins: a whole run as one small file, made to live in git and to be compared with for years."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from reports.fault import FormatError, UsageError
+from reports.hlog import decode, encode, key_of, tag_of
+from reports.manifest import Manifest, utc_now
+from reports.replacing import write_atomic
+from reports.rundir import RunDir, read_summaries, subject_of
+from slas.evidence import Subject
+from slas.histogram import Histogram
+from slas.measurement import HistogramKey, Measurement, Summaries
+from slas.regression import Baseline
+from slas.ruling import Ruling
+
+FORMAT = 1
+BASELINES = Path("baselines")
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pin:
+    """What a pin says of itself: the run it was made of, and what was tested with which versions.
+
+    ``versions`` names packages, the engine and the GPU drivers; they are shown and need not be equal.
+    """
+
+    name: str
+    path: Path
+    pinned: str
+    run_id: str
+    started: str
+    ruling: str
+    tailgate: str
+    profile: str
+    seed: int
+    versions: Mapping[str, str]
+    baseline: Baseline
+
+
+def pin(run_dir: Path, name: str, baselines_dir: Path = BASELINES) -> Path:
+    """Write the run at ``run_dir`` to ``<baselines_dir>/<name>.json``, over an older pin of that name; return it.
+
+    Raises UsageError if the name is none, or the run is quick, not sealed, INVALID or was never ruled on.
+    """
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            baselines_dir / f"{name}.json",
+            f"{name!r} is no name for a pin",
+            "use lower-case letters, digits, '.', '_' and '-', such as main or v0.33-h100",
+        )
+    run = RunDir.open(run_dir)
+    manifest = run.manifest()
+    ruling = _usable(run, manifest)
+    summaries = read_summaries(run.path)
+    path = baselines_dir / f"{name}.json"
+    baselines_dir.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, _to_json(manifest, ruling, summaries))
+    return path
+
+
+def find(name: str, baselines_dir: Path = BASELINES) -> Baseline | None:
+    """Return the baseline that ``name`` means: a run directory, a pin's file, or a pin's name; None if no pin has it yet.
+
+    Raises UsageError if it is a path where nothing is, or a run that cannot serve; FormatError if it is damaged.
+    """
+    path = Path(name)
+    if path.is_dir():
+        return of_run(path)
+    if path.is_file():
+        return read_pin(path).baseline
+    if "/" in name or path.suffix == ".json":
+        raise UsageError(
+            path, "no such run directory or pin", "give a run directory, or the name of a pin"
+        )
+    stored = baselines_dir / f"{name}.json"
+    return read_pin(stored).baseline if stored.is_file() else None
+
+
+def of_run(run_dir: Path) -> Baseline:
+    """Return a stored run as a baseline.
+
+    Raises UsageError if it is quick, not sealed, INVALID or was never ruled on.
+    """
+    run = RunDir.open(run_dir)
+    manifest = run.manifest()
+    _usable(run, manifest)
+    summaries = read_summaries(run.path)
+    return Baseline(
+        name=str(run_dir),
+        subject=subject_of(manifest),
+        runs=len(manifest.runs),
+        measurements=summaries.measurements,
+        histograms={key: h for key, h in summaries.histograms.items() if _kept(key)},
+        quick=manifest.quick,
+        whole=True,
+        simulated=manifest.simulated,
+    )
+
+
+def pins(baselines_dir: Path = BASELINES) -> tuple[Pin, ...]:
+    """Return all pins by name. Raises FormatError if one is damaged."""
+    return tuple(read_pin(path) for path in sorted(baselines_dir.glob("*.json")))
+
+
+def read_pin(path: Path) -> Pin:
+    """Return the pin at path. Raises FormatError if it is damaged or of a newer format."""
+    try:
+        stored = json.loads(path.read_bytes())
+        written = stored["format"]
+        if written > FORMAT:
+            raise FormatError(
+                path,
+                f"format: {written} is newer than this tailgate, which reads up to {FORMAT}",
+                "use the tailgate that pinned it, or a newer one",
+            )
+        return _from_json(path, stored)
+    except (ValueError, KeyError, TypeError, AttributeError) as fault:
+        raise FormatError(
+            path, f"not a pin: {fault!r}", "restore it from git, or pin the run again"
+        ) from fault
+
+
+def _usable(run: RunDir, manifest: Manifest) -> Ruling:
+    """Return the ruling of a run that may be a baseline; raise UsageError for any other."""
+    if manifest.quick:
+        raise UsageError(
+            run.path, "a --quick run is no baseline", "run again without --quick and pin that"
+        )
+    if manifest.state != "sealed":
+        why = manifest.cut or "it was never sealed"
+        raise UsageError(
+            run.path, f"the run is not whole: {why}", "run again to its end and pin that"
+        )
+    if not run.verdict.is_file() or not run.measurements.is_file():
+        raise UsageError(
+            run.path,
+            "the run was never ruled on",
+            f"rule on it first: tailgate check {run.path}",
+        )
+    try:
+        ruling = Ruling(json.loads(run.verdict.read_bytes())["ruling"])
+    except (ValueError, KeyError, TypeError) as fault:
+        raise FormatError(
+            run.verdict, f"not a verdict: {fault!r}", f"derive it again: tailgate check {run.path}"
+        ) from fault
+    if ruling is Ruling.INVALID:
+        raise UsageError(
+            run.path,
+            "an INVALID run is no baseline: the instrument was not fit, or the run not whole",
+            "mend what verdict.json says under health, run again and pin that",
+        )
+    return ruling
+
+
+def _kept(key: HistogramKey) -> bool:
+    metric, _, phase, _ = key
+    return phase != "warmup" and metric != "loop_lag"
+
+
+def _to_json(manifest: Manifest, ruling: Ruling, summaries: Summaries) -> bytes:
+    """Return the pin as JSON with a line for every measurement and histogram, so that diffs can be read."""
+    head: dict[str, Any] = {
+        "format": FORMAT,
+        "pinned": utc_now(),
+        "run_id": manifest.run_id,
+        "started": manifest.started,
+        "ruling": ruling,
+        "tailgate": manifest.tailgate,
+        "profile": manifest.plan.profile,
+        "seed": manifest.seed,
+        "runs": len(manifest.runs),
+        "simulated": manifest.simulated,
+        "subject": asdict(subject_of(manifest)),
+        "versions": _versions(manifest),
+    }
+    lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
+    measurements = [
+        f"    {json.dumps(measurement.to_json(), allow_nan=False)}"
+        for measurement in summaries.measurements
+    ]
+    lines.append('  "measurements": [\n' + ",\n".join(measurements) + "\n  ]")
+    histograms = sorted(
+        f"    {json.dumps(tag_of(key))}: {json.dumps(encode(histogram.sparse()))}"
+        for key, histogram in summaries.histograms.items()
+        if _kept(key)
+    )
+    lines.append('  "histograms": {\n' + ",\n".join(histograms) + "\n  }")
+    return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+
+
+def _versions(manifest: Manifest) -> dict[str, str]:
+    versions = dict(manifest.versions)
+    versions["engine"] = manifest.engine.version or "unknown"
+    drivers = sorted({gpu.driver for gpu in manifest.gpus if gpu.driver is not None})
+    if drivers:
+        versions["gpu driver"] = ", ".join(drivers)
+    return versions
+
+
+def _from_json(path: Path, stored: Mapping[str, Any]) -> Pin:
+    subject = stored["subject"]
+    histograms: dict[HistogramKey, Histogram] = {}
+    for tag, text in stored["histograms"].items():
+        histogram = Histogram()
+        histogram.add_sparse(decode(text))
+        histograms[key_of(tag)] = histogram
+    return Pin(
+        name=path.stem,
+        path=path,
+        pinned=stored["pinned"],
+        run_id=stored["run_id"],
+        started=stored["started"],
+        ruling=stored["ruling"],
+        tailgate=stored["tailgate"],
+        profile=stored["profile"],
+        seed=stored["seed"],
+        versions=stored["versions"],
+        baseline=Baseline(
+            name=path.stem,
+            subject=Subject(**{**subject, "gpu_models": tuple(subject["gpu_models"])}),
+            runs=stored["runs"],
+            measurements=tuple(Measurement.from_json(body) for body in stored["measurements"]),
+            histograms=histograms,
+            simulated=stored["simulated"],
+        ),
+    )

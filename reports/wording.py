@@ -1,0 +1,135 @@
+"""How numbers and rulings are said to people: the same words on every page and in every file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from profiles.units import format_bytes, format_duration, format_rate, format_share
+from reports.report import Report
+from slas.ruling import CheckRuling, Ruling, Verdict
+
+RULING_ORDER = (
+    Ruling.INVALID,
+    Ruling.FAIL,
+    Ruling.INCONCLUSIVE,
+    Ruling.SKIPPED,
+    Ruling.PASS,
+)
+MEANING = {
+    Ruling.PASS: "every promise held",
+    Ruling.FAIL: "a promise was broken",
+    Ruling.INCONCLUSIVE: "not enough evidence to rule",
+    Ruling.SKIPPED: "nothing could be ruled on",
+    Ruling.INVALID: "the measurement does not count: the fault is on our side, not the engine's",
+}
+SIMULATED = "simulated: this engine is tailgate's built-in simulation, not a real one"
+
+
+def quantity(unit: str, value: float | None) -> str:
+    """Return a value in a base unit (s, B, share, /s, 1) with three significant digits; ``-`` for none.
+
+    >>> quantity("s", 0.312), quantity("B", 2**30), quantity("share", 0.05), quantity("1", 3.0)
+    ('312 ms', '1.00 GiB', '5.00 %', '3')
+    """
+    if value is None:
+        return "-"
+    match unit:
+        case "s":
+            return format_duration(value * 1e9)
+        case "B":
+            return format_bytes(value)
+        case "share":
+            return format_share(value)
+        case "/s":
+            return format_rate(value)
+        case _:
+            return f"{value:.4g}" if unit == "1" else f"{value:.4g} {unit}"
+
+
+def unit_of(check: CheckRuling) -> str:
+    """Return the base unit of a check; ``1`` if nothing was measured that could tell."""
+    return "1" if check.measured is None else check.measured.unit
+
+
+def measured(check: CheckRuling) -> str:
+    """Return what was measured, with its bounds where the evidence has some; ``-`` for nothing."""
+    found = check.measured
+    if found is None:
+        return "-"
+    if found.unbounded:
+        return "above every limit"
+    said = quantity(found.unit, found.value)
+    if found.low is None or found.high is None:
+        return said
+    return f"{said} [{quantity(found.unit, found.low)}, {quantity(found.unit, found.high)}]"
+
+
+def limit(check: CheckRuling) -> str:
+    """Return the limit in the unit of what was measured; ``-`` if a missing baseline would have given it."""
+    return quantity(unit_of(check), check.limit)
+
+
+def used_share(check: CheckRuling) -> float | None:
+    """Return measured / limit, None where either is missing or the limit is 0."""
+    if check.measured is None or check.measured.value is None or not check.limit:
+        return None
+    return check.measured.value / check.limit
+
+
+def used(check: CheckRuling) -> str:
+    """Return measured / limit as a percentage of three digits at most; ``-`` where there is none."""
+    share = used_share(check)
+    return "-" if share is None else f"{share * 100:.3g} %" if share < 10 else f"{share:.3g} x"
+
+
+def whom(check: CheckRuling) -> str:
+    """Return the tenant, GPU and phase that a check was ruled for; ``all`` if it was ruled over everything."""
+    parts = []
+    if check.tenant is not None:
+        parts.append(check.tenant)
+    if check.gpu is not None:
+        parts.append(f"GPU {check.gpu}" + ("" if check.node is None else f" of {check.node}"))
+    if check.phase is not None:
+        parts.append(check.phase)
+    return ", ".join(parts) or "all"
+
+
+def counts(check: CheckRuling) -> str:
+    """Return on how much a ruling rests: samples, and runs if there were several."""
+    if check.measured is None:
+        return "no samples"
+    found = check.measured
+    said = f"{found.samples:,} samples"
+    return said if found.runs <= 1 else f"{said} in {found.runs} runs"
+
+
+def by_weight(checks: Sequence[CheckRuling]) -> list[CheckRuling]:
+    """Return the checks with musts before shoulds and the worst ruling first, otherwise as the sheet has them."""
+    return sorted(
+        checks, key=lambda check: (check.level != "must", RULING_ORDER.index(check.ruling))
+    )
+
+
+def headline(report: Report) -> str:
+    """Return the run's ruling in one sentence: what it means, why, and the exit code."""
+    return f"{MEANING[report.verdict.ruling]} (exit {report.exit_code})"
+
+
+def reasons(verdict: Verdict) -> list[str]:
+    """Return why the run as a whole was ruled so, apart from its checks; most decisive first."""
+    said = [f"the instrument was not fit: {reason}" for reason in verdict.health.reasons]
+    if verdict.engine_fault is not None:
+        said.append(f"the engine failed: {verdict.engine_fault}")
+    if verdict.aborted is not None:
+        said.append(f"aborted: {verdict.aborted}")
+    if verdict.cut is not None:
+        said.append(f"the run was cut: {verdict.cut}")
+    return said
+
+
+def tally(checks: Sequence[CheckRuling]) -> str:
+    """Return how many checks had which ruling, worst first: ``1 FAIL, 3 PASS``."""
+    found = [check.ruling for check in checks]
+    return ", ".join(
+        f"{found.count(ruling)} {ruling}" for ruling in RULING_ORDER if ruling in found
+    )

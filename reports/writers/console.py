@@ -1,0 +1,141 @@
+"""The verdict on a terminal, and as plain lines where there is none. Writes no file."""
+
+from __future__ import annotations
+
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from reports.report import Report
+from reports.wording import (
+    SIMULATED,
+    by_weight,
+    counts,
+    headline,
+    limit,
+    measured,
+    quantity,
+    reasons,
+    tally,
+    used,
+    whom,
+)
+from slas.ruling import CheckRuling, Ruling
+
+COLOUR = {
+    Ruling.PASS: "green",
+    Ruling.FAIL: "bold red",
+    Ruling.INCONCLUSIVE: "yellow",
+    Ruling.SKIPPED: "dim",
+    Ruling.INVALID: "bold magenta",
+}
+# below this a table of checks breaks inside its numbers
+NARROWEST = 80
+
+
+def render(report: Report, console: Console) -> None:
+    """Print the verdict: a table of checks on a terminal, plain lines (no frames, no colour) elsewhere."""
+    if console.is_terminal and console.width >= NARROWEST:
+        console.print(_page(report))
+    else:
+        for line in plain(report):
+            console.print(line, markup=False, highlight=False, soft_wrap=True, emoji=False)
+
+
+def plain(report: Report) -> list[str]:
+    """Return the verdict as lines for a log: greppable, one check a line, details indented below it."""
+    verdict = report.verdict
+    lines = [f"{verdict.ruling}: {headline(report)}"]
+    if report.manifest.simulated:
+        lines.append(f"  {SIMULATED}")
+    lines += [f"  {reason}" for reason in reasons(verdict)]
+    for check in by_weight(verdict.checks):
+        lines.append(
+            f"{check.ruling:<12} {check.level:<6} {check.expr}  ({whom(check)})"
+            f"  measured {measured(check)}, limit {limit(check)}, {used(check)} of it, {counts(check)}"
+        )
+        if check.ruling is not Ruling.PASS:
+            lines.append(f"             {check.because}")
+            if check.mend is not None:
+                lines.append(f"             mend: {check.mend}")
+    lines += [f"{name}: {said}" for name, said in _footer(report)]
+    return [_one_line(line) for line in lines]
+
+
+def _page(report: Report) -> RenderableType:
+    verdict = report.verdict
+    colour = COLOUR[verdict.ruling]
+    title = Text.assemble((f" {verdict.ruling} ", f"{colour} reverse"), f"  {headline(report)}")
+    top = [title]
+    if report.manifest.simulated:
+        top.append(Text(SIMULATED, style="dim"))
+    top += [Text(reason, style=colour) for reason in reasons(verdict)]
+    parts: list[RenderableType] = [Panel(Group(*top), border_style=colour, expand=False)]
+    if verdict.checks:
+        parts.append(_checks(report))
+    notes = Table.grid(padding=(0, 2))
+    notes.add_column(style="dim")
+    notes.add_column()
+    for name, said in _footer(report):
+        notes.add_row(name, Text(said))
+    parts.append(notes)
+    return Group(*parts)
+
+
+def _checks(report: Report) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("ruling", no_wrap=True)
+    table.add_column("promise", ratio=1, overflow="fold")
+    table.add_column("measured", justify="right", no_wrap=True)
+    table.add_column("limit", justify="right", no_wrap=True)
+    table.add_column("of limit", justify="right", no_wrap=True)
+    table.add_column("for", overflow="fold")
+    for check in by_weight(report.verdict.checks):
+        table.add_row(*_row(check))
+    return table
+
+
+def _row(check: CheckRuling) -> list[Text]:
+    promise = Text(_one_line(check.expr))
+    if check.level == "should":
+        promise.append("  should", style="dim")
+    if check.ruling is not Ruling.PASS:
+        promise.append(f"\n{_one_line(check.because)}", style="dim")
+        if check.mend is not None:
+            promise.append(f"\nmend: {_one_line(check.mend)}", style="dim italic")
+    return [
+        Text(check.ruling, style=COLOUR[check.ruling]),
+        promise,
+        Text(measured(check).replace(" [", "\n[")),
+        Text(limit(check)),
+        Text(used(check)),
+        Text(whom(check).replace(", ", "\n")),
+    ]
+
+
+def _footer(report: Report) -> list[tuple[str, str]]:
+    verdict = report.verdict
+    health = verdict.health
+    fit = "fit" if health.fit else "not fit"
+    lateness, lag = quantity("s", health.lateness_p99_s), quantity("s", health.loop_lag_p99_s)
+    lines = [
+        ("checks", f"{tally(verdict.checks)}; evidence: {verdict.evidence}"),
+        (
+            "instrument",
+            f"{fit}; lateness p99 {lateness}, loop lag p99 {lag}, unsent {health.unsent}",
+        ),
+    ]
+    lines += [("cause", cause) for cause in health.causes if not health.fit]
+    if health.mend is not None and not health.fit:
+        lines.append(("mend", health.mend))
+    lines += [("warning", warning) for warning in (*report.manifest.warnings, *verdict.warnings)]
+    return lines
+
+
+def _one_line(words: str) -> str:
+    """Return the words without anything that could steer a terminal or break a line."""
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in words
+    )
