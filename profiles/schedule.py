@@ -33,6 +33,12 @@ _Planned = tuple[int, int, int, str, bool, int, int]
 _HASHED_DRAWS = 64
 
 
+class LevelError(ValueError):
+    """A load level that a profile cannot be played at."""
+
+    exit_code = 2
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRequest:
     """One request to send. ``due_ns`` counts from the start of the warm-up.
@@ -93,7 +99,7 @@ class Loop:
 def unroll(profile: Profile, seed: int, level_percent: int = 100) -> Iterator[PlannedRequest]:
     """Yield the requests of the open-loop tenants in due order, warm-up first.
 
-    Raises ValueError for a level that is not positive, or above 100 with a trace, and TraceError when a trace has
+    Raises LevelError for a level that is not positive, or above 100 with a trace, and TraceError when a trace has
     changed since the profile was read.
     """
     refuse_level(profile, level_percent)
@@ -125,7 +131,7 @@ def _merged(names: tuple[str, ...], streams: list[Iterator[_Planned]]) -> Iterat
 def loops(profile: Profile, seed: int, level_percent: int = 100) -> tuple[Loop, ...]:
     """Return every slot of the closed-loop tenants: ceil(concurrency x level) for each.
 
-    Raises ValueError for a level that is not positive.
+    Raises LevelError for a level that is not positive.
     """
     refuse_level(profile, level_percent)
     return tuple(
@@ -222,12 +228,12 @@ def _hashed(request: PlannedRequest) -> bytes:
 
 
 def refuse_level(profile: Profile, level_percent: int) -> None:
-    """Raise ValueError for a level that is not positive, or that would have to invent rows of a trace."""
+    """Raise LevelError for a level that is not positive, or that would have to invent rows of a trace."""
     if level_percent <= 0:
-        raise ValueError(f"load level {level_percent} %: it must be 1 % or more")
+        raise LevelError(f"load level {level_percent} %: it must be 1 % or more")
     traced = [tenant.name for tenant in profile.tenants if tenant.trace is not None]
     if level_percent > 100 and traced:
-        raise ValueError(
+        raise LevelError(
             f"load level {level_percent} %: a replayed trace has no more than 100 % "
             f"(tenant {traced[0]}); use its `speed`"
         )
