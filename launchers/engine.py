@@ -6,20 +6,18 @@ LaunchError   exit_code 3: the engine is not ready, its port is taken, or it ref
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from launchers.engines.attach import Attach
 from launchers.engines.command import AnyCommand
 from launchers.engines.sim import Sim
 from launchers.engines.vllm import Vllm
+from profiles.shelf import shelve
 
 if TYPE_CHECKING:
     from launchers.command import Command
     from launchers.objection import Objection
     from launchers.spec import EngineSpec
-
-ENTRY_POINT = "tailgate.engines"
 
 
 class LaunchError(Exception):
@@ -73,13 +71,8 @@ LATER: frozenset[str] = frozenset({"tensorrt-llm", "sglang"})
 
 
 def engines() -> Mapping[str, type[Engine]]:
-    """Return the built-in kinds and those that installed packages add as ``tailgate.engines``.
+    """Return the built-in kinds and those that installed packages add.
 
-    Raises ValueError if two kinds have one name.
+    Raises ShelfError if two kinds have one name, or one cannot be loaded.
     """
-    known = dict(ENGINES)
-    for point in entry_points(group=ENTRY_POINT):
-        if point.name in known:
-            raise ValueError(f"two engines are called {point.name!r}: {point.value} is the second")
-        known[point.name] = point.load()
-    return known
+    return shelve(ENGINES, "tailgate.engines")

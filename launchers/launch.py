@@ -16,7 +16,7 @@ from launchers.command import Command
 from launchers.engine import Engine, LaunchError, engines
 from launchers.fetch import UnreachableError, fetch, root
 from launchers.marked import kill_marked
-from launchers.place import PLACES, Place, Tree
+from launchers.place import Place, Tree, places
 from launchers.ready import (
     OnWait,
     Proof,
@@ -158,7 +158,7 @@ def dry_run(spec: EngineSpec) -> Command | None:
     kind = engines()[spec.engine]
     if not kind.started:
         return None
-    port = spec.port or PLACES[spec.place.kind]().free_port()
+    port = spec.port or places()[spec.place.kind]().free_port()
     return kind.command(spec, port)
 
 
@@ -185,7 +185,7 @@ class _Sitting:
             return self._running(server, proof, (), None, watches)
 
     def started(self) -> Running:
-        place = PLACES[self.spec.place.kind]()
+        place = places()[self.spec.place.kind]()
         attempt = 1
         while True:
             try:

@@ -9,6 +9,7 @@ from typing import Protocol
 from launchers.command import Command
 from launchers.listener import Listener
 from launchers.places.local import Local
+from profiles.shelf import shelve
 
 
 class Tree(Protocol):
@@ -57,3 +58,14 @@ class Place(Protocol):
 
 
 PLACES: dict[str, type[Place]] = {"local": Local}
+
+# places that a later tailgate will know; refused with a word, never as a misspelling
+LATER: frozenset[str] = frozenset({"ssh", "slurm", "docker", "kubernetes"})
+
+
+def places() -> Mapping[str, type[Place]]:
+    """Return the built-in places and those that installed packages add.
+
+    Raises ShelfError if two places have one name, or one cannot be loaded.
+    """
+    return shelve(PLACES, "tailgate.places")

@@ -15,6 +15,8 @@ from pydantic import BeforeValidator, Field
 from launchers.command import FromEnv, OptionValue
 from launchers.engine import LATER, engines
 from launchers.objection import Objection
+from launchers.place import LATER as LATER_PLACES
+from launchers.place import places
 from profiles.sheet import (
     Duration,
     Fault,
@@ -35,7 +37,7 @@ EVERY_MIN_NS = 10_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where the engine runs; ``kind`` is a name in ``launchers.place.PLACES``."""
+    """Where the engine runs; ``kind`` is a name that ``launchers.place`` knows."""
 
     kind: str = "local"
 
@@ -416,16 +418,18 @@ def _not_yet(written: EngineSheet) -> Iterator[Objection]:
             fault="more than one replica is not yet supported",
             mend="write replicas: 1, or put a router in front and attach to it",
         )
-    kind = written.place.kind
-    if kind in ("ssh", "slurm", "docker", "kubernetes"):
+    kind, known = written.place.kind, places()
+    if kind in LATER_PLACES:
         yield Objection(
             field=("place", "kind"),
             fault=f"the place {kind} is not yet supported",
             mend="write kind: local, or start the engine there and attach to its URL",
         )
-    elif kind != "local":
+    elif kind not in known:
         yield Objection(
-            field=("place", "kind"), fault=f"no place is called {kind!r}", mend="write kind: local"
+            field=("place", "kind"),
+            fault=f"no place is called {kind!r}",
+            mend=nearest(kind, known),
         )
 
 
