@@ -23,7 +23,7 @@ GENERATOR: Sequence[str] = (sys.executable, "-P", "-m", "loadgen.generator")
 # A generator with a job speaks every second; one that says nothing for so long hangs.
 SILENCE_S = 30
 EXIT_WITHIN_S = 0.5
-GONE_WITHIN_S = 2.0
+GONE_WITHIN_S = 5.0
 STDERR = 2
 
 

@@ -53,6 +53,7 @@ class Sitting:
         self._record = record
         self._on_end = on_end
         self._signum: signal.Signals | None = None
+        self._signalled: signal.Signals | None = None
         self._job_seen = False
         self._faulty = False
         self._crew = Crew(generators, up=self._up, on_fault=self._on_fault)
@@ -93,7 +94,7 @@ class Sitting:
 
     def stop(self, why: str) -> None:
         """Ask tailgate to end the run early; ``over`` follows when it has drained and ruled."""
-        self._up(Stop(why=why))
+        self._stop(why, signal.SIGINT)
 
     def interrupt(self, signum: signal.Signals) -> None:
         """End the sitting for a signal; the exit code will be 128 + ``signum``. The second time, do not drain."""
@@ -101,16 +102,20 @@ class Sitting:
             self._crew.kill()
             return
         self._signum = signum
-        if self._process is not None and not self._job_seen:
-            # it may be waiting for an engine, deaf to frames
-            self._process.send_signal(signum)
-        else:
-            self.stop("Ctrl-C" if signum == signal.SIGINT else signum.name)
+        self._stop("Ctrl-C" if signum == signal.SIGINT else signum.name, signum)
 
     def fault(self, why: str) -> None:
         """Tell tailgate of a fault of ours: its run is INVALID, and this process exits with 1."""
         self._faulty = True
         self._up(Lost(worker="control", why=why))
+
+    def _stop(self, why: str, signum: signal.Signals) -> None:
+        if self._process is not None and not self._job_seen:
+            # it may be waiting for an engine, deaf to frames
+            self._signalled = signum
+            self._process.send_signal(signum)
+        else:
+            self._up(Stop(why=why))
 
     def _up(self, frame: Frame) -> None:
         with suppress(ChannelError):  # _converse reads EOF and ends the sitting
@@ -128,11 +133,14 @@ class Sitting:
         except ValueError as fault:
             log.error("tailgate spoke no frame: %s", fault)
         finally:
-            self._crew.close()
-            self._channel.close()
-            self.exit_code = self._ruled(said)
-            self.over.set()
-        self._on_end(self)
+            # whatever happened, who waits for the end must hear of it
+            try:
+                self._crew.close()
+                self._channel.close()
+                self.exit_code = self._ruled(said)
+            finally:
+                self.over.set()
+                self._on_end(self)
 
     def _listen(self) -> int | None:
         """Pass tailgate's words on; return its exit code, or None if it fell silent without one."""
@@ -174,6 +182,8 @@ class Sitting:
                 process.kill()
                 process.wait()
             return None
+        if self._signalled is not None and status == -self._signalled:
+            return 128 + self._signalled  # it was still too young to say so itself
         if status < 0:
             log.error(
                 "the tailgate process %s; its run directory has what was measured",

@@ -50,11 +50,12 @@ class Usher:
         self._held = 0
         environment.process_exit_code = BUG if web_ui is None else 0
         if options.channel is not None:
-            # tailgate alone says when it ends and tells the user how it goes
+            # tailgate alone says when it ends
             options.run_time = None
-            options.only_summary = True
         else:
             self._ctrl_c = gevent.signal_handler(signal.SIGINT, self._guarded(self._leave))
+        # tailgate's own lines tell how it goes; locust's table every two seconds is there for who asks
+        options.only_summary = options.only_summary or not options.print_stats
         events = environment.events
         events.test_start.add_listener(self._guarded(self._begin))
         events.spawning_complete.add_listener(self._guarded(self._check_level))
@@ -62,9 +63,9 @@ class Usher:
         events.quitting.add_listener(self._guarded(self._hold_quit))
 
     def _guarded(self, listener: Callable[..., None]) -> Callable[..., None]:
-        def guarded(**kwargs: object) -> None:
+        def guarded(*args: object, **kwargs: object) -> None:
             try:
-                listener(**kwargs)
+                listener(*args, **kwargs)
             except Exception as fault:  # noqa: BLE001  # a door: locust would log it and go on
                 self._fault(listener, fault)
 
@@ -91,7 +92,7 @@ class Usher:
         self._sitting = sit(
             generators=self._options.generators,
             record=partial(statistics.record, self._environment.stats),
-            on_end=self._end,
+            on_end=self._guarded(self._end),
         )
 
     def _check_level(self, user_count: int, **_: object) -> None:

@@ -94,7 +94,7 @@ def test_an_idle_generator_may_be_silent() -> None:
     with Locust(lanes=1, environment={"FAKE_SILENCE_S": "1"}) as locust:
         locust.play({"seconds": 0.1})
         locust.hear(Final)
-        locust.end.settimeout(2.5)
+        locust.end.settimeout(1.5)
         try:
             locust.hear(Lost)
         except TimeoutError:
