@@ -84,12 +84,17 @@ class Columns:
         moved = np.where((late == MISSING) | (late == UNBOUNDED), 0, late)
         return replace(self, due_ns=self.due_ns + moved)
 
+    def of_tenant(self, tenant: str | None) -> Bools:
+        """Return which requests are a tenant's; None is every tenant, and an unknown one has none."""
+        if tenant is None:
+            return np.ones(self.size, dtype=np.bool_)
+        index = self.tenants.index(tenant) if tenant in self.tenants else -1
+        mine: Bools = self.tenant == index
+        return mine
+
     def where(self, *, tenant: str | None = None, phase: str | None = None) -> Bools:
         """Return which requests of the measured window belong to a tenant and to a phase (burst or calm)."""
-        mask = self.measured
-        if tenant is not None:
-            index = self.tenants.index(tenant) if tenant in self.tenants else -1
-            mask = mask & (self.tenant == index)
+        mask = self.measured & self.of_tenant(tenant)
         if phase is not None:
             mask = mask & (self.burst if phase == "burst" else ~self.burst)
         return mask

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slas.columns import UNBOUNDED, Bools, Columns, Ints, columns_of
 from slas.evidence import Evidence
@@ -99,11 +101,11 @@ def histograms(evidence: Evidence) -> Mapping[HistogramKey, Histogram]:
         if not isinstance(metric, Latency):
             continue
         samples = metric.samples(columns)
-        leaves = _Leaves(columns, samples, phase[samples.row])
+        leaves = _Leaves(columns, samples, phase, 3)
         for tenant_index, tenant in enumerate(columns.tenants):
             for run_index, run in enumerate(columns.runs):
                 for phase_index, phase_name in enumerate(("warmup", "burst", "calm")):
-                    values_ns = leaves.values_ns(tenant_index, phase_index, run_index)
+                    values_ns = leaves.values_ns((tenant_index, phase_index, run_index))
                     histogram = Histogram()
                     histogram.record_many_us(whole_us(values_ns[values_ns != UNBOUNDED]))
                     found[(name, tenant, phase_name, run)] = histogram
@@ -111,32 +113,36 @@ def histograms(evidence: Evidence) -> Mapping[HistogramKey, Histogram]:
 
 
 class _Leaves:
-    """A metric's samples, sorted into (tenant, phase, run): the finest parts that anything is reported for."""
+    """A metric's samples, sorted into (tenant, phase, run): the finest parts that anything is reported for.
 
-    def __init__(self, columns: Columns, samples: Samples, phase: Ints) -> None:
-        self._runs = len(columns.runs)
-        leaf = (columns.tenant[samples.row] * 3 + phase) * self._runs + columns.run[samples.row]
-        count = len(columns.tenants) * 3 * self._runs
+    ``phase`` and ``phases`` number the phases of the rows.
+    """
+
+    def __init__(self, columns: Columns, samples: Samples, phase: Ints, phases: int) -> None:
+        self._shape = (len(columns.tenants), phases, len(columns.runs))
+        self._cells = int(np.prod(self._shape))
+        self._row_leaf = (columns.tenant * phases + phase) * self._shape[2] + columns.run
+        leaf = self._row_leaf[samples.row]
         # a 16-bit key makes numpy's stable sort a radix sort: ten million gaps in a tenth of a second
-        key = leaf.astype(np.uint16 if count < 2**16 else np.int64)
-        self._order = np.argsort(key, kind="stable")
-        self._values_ns = samples.values_ns[self._order]
-        self._rows = samples.row[self._order]
+        key = leaf.astype(np.uint16) if self._cells < 2**16 else leaf
+        self._values_ns = samples.values_ns[np.argsort(key, kind="stable")]
         self._start = np.concatenate(
-            (np.zeros(1, dtype=np.int64), np.cumsum(np.bincount(leaf, minlength=count)))
+            (np.zeros(1, dtype=np.int64), np.cumsum(np.bincount(leaf, minlength=self._cells)))
         )
+        seen = np.zeros(columns.size, dtype=np.bool_)
+        seen[samples.row] = True
+        due = np.bincount(self._row_leaf[seen], minlength=self._cells)
+        self.requests = due.reshape(self._shape)
 
-    def _slice(self, tenant: int, phase: int, run: int) -> slice:
-        leaf = (tenant * 3 + phase) * self._runs + run
-        return slice(int(self._start[leaf]), int(self._start[leaf + 1]))
+    def sums(self, rows: Ints, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the sum of one value per sample, by (tenant, phase, run)."""
+        sums = np.bincount(self._row_leaf[rows], weights=values, minlength=self._cells)
+        return sums.astype(np.float64).reshape(self._shape)
 
-    def values_ns(self, tenant: int, phase: int, run: int) -> Ints:
-        """Return the samples of one leaf."""
-        return self._values_ns[self._slice(tenant, phase, run)]
-
-    def rows(self, tenant: int, phase: int, run: int) -> Ints:
-        """Return the row of each sample of one leaf."""
-        return self._rows[self._slice(tenant, phase, run)]
+    def values_ns(self, place: tuple[int, int, int]) -> Ints:
+        """Return the samples of one (tenant, phase, run)."""
+        leaf = int(np.ravel_multi_index(place, self._shape))
+        return self._values_ns[int(self._start[leaf]) : int(self._start[leaf + 1])]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,23 +200,15 @@ def _parts(
 def _latencies(columns: Columns, metric: Latency) -> Iterator[Measurement]:
     exact = sample_of(columns, metric, columns.measured)
     samples = Samples(values_ns=exact.values_ns, row=exact.row)
-    capped = _Leaves(
-        columns,
-        Samples(values_ns=exact.capped_ns().astype(np.int64), row=exact.row),
-        np.where(columns.burst[exact.row], 0, 1),
-    )
-    leaves = _Leaves(columns, samples, np.where(columns.burst[exact.row], 0, 1))
-    shape = (len(columns.tenants), 2, len(columns.runs))
+    leaves = _Leaves(columns, samples, np.where(columns.burst, 0, 1), 2)
+    totals_ns = leaves.sums(exact.row, exact.capped_ns())
     table: dict[tuple[int, int, int], _Leaf] = {}
-    for place in np.ndindex(shape):
-        tenant, phase, run = place
-        values = np.sort(leaves.values_ns(tenant, phase, run))
-        rows = leaves.rows(tenant, phase, run)
-        pooled = metric.in_goodput is not None
-        table[(tenant, phase, run)] = _Leaf(
+    for place in product(range(len(columns.tenants)), range(2), range(len(columns.runs))):
+        values = np.sort(leaves.values_ns(place))
+        table[place] = _Leaf(
             sorted_ns=values,
-            total_ns=float(capped.values_ns(tenant, phase, run).sum(dtype=np.float64)),
-            requests=int(np.unique(rows).size) if pooled else int(values.size),
+            total_ns=float(totals_ns[place]),
+            requests=int(leaves.requests[place]),
             failed=int(values.size - np.searchsorted(values, UNBOUNDED)),
         )
     merged: dict[tuple[tuple[int, int, int], ...], Ints] = {}
@@ -344,11 +342,12 @@ def _ratios(columns: Columns, metric: Ratio) -> Iterator[Measurement]:
 
 
 def _rates(columns: Columns, metric: Rate) -> Iterator[Measurement]:
-    for tenant in (None, *columns.tenants):
+    tenants = (None, *columns.tenants)
+    rates = metric.per_second(columns, tenants)
+    for tenant in tenants:
         mask = columns.where(tenant=tenant)
-        amounts = metric.amounts(columns, tenant)
         for run, runs in ((None, columns.runs), *((run, (run,)) for run in columns.runs)):
-            values = [value for r in runs if (value := amounts[r]) is not None]
+            values = [value for r in runs if (value := rates[(tenant, r)]) is not None]
             whole = len(values) == len(runs) and bool(values)
             within = mask & np.isin(columns.run, [columns.runs.index(r) for r in runs])
             yield _number(

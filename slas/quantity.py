@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from slas.columns import Bools, Columns, Ints
 from slas.evidence import Evidence
@@ -77,17 +81,34 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """An amount per second of the measured window. ``amounts`` returns one per run for a tenant (None: all).
+    """An amount per second of the measured window. ``amounts`` returns what each row adds within the window.
 
-    None as an amount: it cannot be known from these rows, ``unknown`` says why.
+    A NaN makes every sum that it enters unknown; ``unknown`` says why that can be.
     """
 
     name: str
     meaning: str
-    amounts: Callable[[Columns, str | None], Mapping[int, float | None]]
+    amounts: Callable[[Columns], NDArray[np.float64]]
     unknown: str
     unit: ClassVar[Unit] = Unit.PER_SECOND
     selectors: ClassVar[frozenset[str]] = frozenset({"tenant"})
+
+    def per_second(
+        self, columns: Columns, tenants: Iterable[str | None]
+    ) -> dict[tuple[str | None, int], float | None]:
+        """Return the rate for each (tenant or None for all, run); None where it cannot be known."""
+        amounts = self.amounts(columns)
+        seconds = (columns.window_end_ns - columns.window_start_ns) / 1e9
+        rates: dict[tuple[str | None, int], float | None] = {}
+        for tenant in tenants:
+            mine = columns.of_tenant(tenant)
+            sums = np.bincount(
+                columns.run[mine], weights=amounts[mine], minlength=len(columns.runs)
+            )
+            for index, run in enumerate(columns.runs):
+                rate = float(sums[index]) / seconds
+                rates[(tenant, run)] = None if math.isnan(rate) else rate
+        return rates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,33 +8,19 @@ from numpy.typing import NDArray
 from slas.columns import MISSING, Bools, Columns, Ints
 from slas.quantity import Rate
 
-_NS_PER_S = 1e9
+Amounts = NDArray[np.float64]
 
 
 def _in_window(columns: Columns, at_ns: Ints) -> Bools:
     return (at_ns >= columns.window_start_ns) & (at_ns < columns.window_end_ns)
 
 
-def _of(columns: Columns, tenant: str | None) -> Bools:
-    if tenant is None:
-        return np.ones(columns.size, dtype=np.bool_)
-    index = columns.tenants.index(tenant) if tenant in columns.tenants else -1
-    mask: Bools = columns.tenant == index
-    return mask
+def _requests(columns: Columns) -> Amounts:
+    answered = columns.completed & _in_window(columns, columns.last_ns)
+    return answered.astype(np.float64)
 
 
-def _per_second(columns: Columns, weights: NDArray[np.float64]) -> dict[int, float | None]:
-    seconds = (columns.window_end_ns - columns.window_start_ns) / _NS_PER_S
-    sums = np.bincount(columns.run, weights=weights, minlength=len(columns.runs))
-    return {run: float(sums[index]) / seconds for index, run in enumerate(columns.runs)}
-
-
-def _requests(columns: Columns, tenant: str | None) -> dict[int, float | None]:
-    answered = columns.completed & _in_window(columns, columns.last_ns) & _of(columns, tenant)
-    return _per_second(columns, answered.astype(np.float64))
-
-
-def _received(columns: Columns) -> NDArray[np.float64]:
+def _output_tokens(columns: Columns) -> Amounts:
     """Return the output tokens of each request that arrived within the window.
 
     Reads say when tokens came, and ``output_tokens`` (the server's usage where it gives one) how many: the
@@ -42,7 +28,8 @@ def _received(columns: Columns) -> NDArray[np.float64]:
     proportion, so that a server which counts more tokens than it streams in deltas is believed.
     """
     row = columns.gap_row
-    later = np.bincount(row, weights=columns.gap_tokens, minlength=columns.size)
+    gap_tokens = columns.gap_tokens.astype(np.float64)
+    later = np.bincount(row, weights=gap_tokens, minlength=columns.size)
     # what the first read carried is the rest, where the client's own count is the total
     rest = columns.output_tokens - later
     first = np.where(columns.server_usage, 1.0, np.maximum(rest, 1.0))
@@ -51,29 +38,21 @@ def _received(columns: Columns) -> NDArray[np.float64]:
     before = np.concatenate((np.zeros(1, dtype=np.int64), elapsed))[columns.gap_start[:-1]]
     at_ns = columns.first_ns[row] + elapsed - before[row]
     within = np.bincount(
-        row, weights=columns.gap_tokens * _in_window(columns, at_ns), minlength=columns.size
+        row, weights=gap_tokens * _in_window(columns, at_ns), minlength=columns.size
     )
     began = columns.first_ns != MISSING
     within = within + first * _in_window(columns, columns.first_ns)
     return np.where(began, within * scale, 0.0)
 
 
-def _output_tokens(columns: Columns, tenant: str | None) -> dict[int, float | None]:
-    return _per_second(columns, _received(columns) * _of(columns, tenant))
-
-
-def _total_tokens(columns: Columns, tenant: str | None) -> dict[int, float | None]:
+def _total_tokens(columns: Columns) -> Amounts:
     # a prompt counts when its first token comes: that is when it has been processed
-    prefilled = _in_window(columns, columns.first_ns) & _of(columns, tenant)
-    unknown = prefilled & (columns.prompt_tokens == MISSING)
-    # a request that failed on the way lost its usage with its last chunk; its prompt is left out
-    silent = np.bincount(columns.run[unknown & columns.completed], minlength=len(columns.runs))
-    prompts = np.where(unknown | ~prefilled, 0, columns.prompt_tokens)
-    output = _received(columns) * _of(columns, tenant)
-    per_second = _per_second(columns, output + prompts)
-    return {
-        run: None if silent[index] else per_second[run] for index, run in enumerate(columns.runs)
-    }
+    prefilled = _in_window(columns, columns.first_ns)
+    unknown = columns.prompt_tokens == MISSING
+    prompts = np.where(prefilled & ~unknown, columns.prompt_tokens, 0).astype(np.float64)
+    # a request that failed on the way lost its usage with its last chunk: its prompt is left out
+    prompts[prefilled & unknown & columns.completed] = np.nan
+    return _output_tokens(columns) + prompts
 
 
 REQUESTS = Rate(
