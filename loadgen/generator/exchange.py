@@ -10,6 +10,7 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 from loadgen.generator.reply import Reply
+from profiles.profile import Timeouts
 from profiles.schedule import PlannedRequest
 from slas.evidence import Outcome, Phase, RequestRow
 
@@ -22,16 +23,6 @@ if TYPE_CHECKING:
 # finish reasons with which a server says that it gave up; the tokens so far are no answer
 GAVE_UP = frozenset({"abort", "error"})
 WHY = 200
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """How long a request may take, in ns: to connect; from sent to its first token; between tokens; from due."""
-
-    connect_ns: int
-    first_token_ns: int
-    idle_ns: int
-    total_ns: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,23 +78,23 @@ class Exchange:
         self.wire: Wire | None = None
         self.task: asyncio.Task[None] | None = None
 
-    def overdue(self, now_ns: int, limits: Limits) -> str | None:
+    def overdue(self, now_ns: int, timeouts: Timeouts) -> str | None:
         """Return the stage whose limit has passed, or None and when to look again in ``look_again_ns``."""
-        stage, at_ns = self._next_limit(limits)
+        stage, at_ns = self._next_limit(timeouts)
         if now_ns >= at_ns:
             return stage
         self.look_again_ns = at_ns
         return None
 
-    def _next_limit(self, limits: Limits) -> tuple[str, int]:
-        stage, at_ns = "total", self.due_ns + limits.total_ns
+    def _next_limit(self, timeouts: Timeouts) -> tuple[str, int]:
+        stage, at_ns = "total", self.due_ns + timeouts.total_ns
         if self.sent_ns is None:
             started_ns = self.due_ns if self.connecting_ns is None else self.connecting_ns
-            other, other_ns = "connect", started_ns + limits.connect_ns
+            other, other_ns = "connect", started_ns + timeouts.connect_ns
         elif self.reply.stamps:
-            other, other_ns = "idle", self.reply.stamps[-1] + limits.idle_ns
+            other, other_ns = "idle", self.reply.stamps[-1] + timeouts.idle_ns
         else:
-            other, other_ns = "first_token", self.sent_ns + limits.first_token_ns
+            other, other_ns = "first_token", self.sent_ns + timeouts.first_token_ns
         return (other, other_ns) if other_ns < at_ns else (stage, at_ns)
 
     def lateness_ns(self) -> int | None:

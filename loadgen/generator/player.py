@@ -18,7 +18,7 @@ from loadgen.dialect import Dialect, dialect
 from loadgen.frames import Final as FinalFrame
 from loadgen.frames import Job, Progress
 from loadgen.generator.connections import Connections
-from loadgen.generator.exchange import Ending, Exchange, Limits, judge
+from loadgen.generator.exchange import Ending, Exchange, judge
 from loadgen.generator.health import Probe
 from loadgen.generator.lookahead import Lookahead
 from loadgen.generator.pacer import Pacer
@@ -81,12 +81,6 @@ class Player:
         self._loop = asyncio.get_running_loop()
         self._start_ns = job.start_ns
         self._window_end_ns = job.start_ns + profile.warmup_ns + profile.duration_ns
-        self._limits = Limits(
-            connect_ns=profile.timeouts.connect_ns,
-            first_token_ns=profile.timeouts.first_token_ns,
-            idle_ns=profile.timeouts.idle_ns,
-            total_ns=profile.timeouts.total_ns,
-        )
         self._most_in_flight = _share(profile.max_in_flight, job)
         self._target = target
         self._kinds = {tenant.name: Kind(dialect(tenant.api), target) for tenant in profile.tenants}
@@ -100,7 +94,7 @@ class Player:
         self._later: list[tuple[int, int, Exchange]] = []
         self._second = Second(tenant.name for tenant in profile.tenants)
         self._recorder = Recorder(job, warmup_ns=profile.warmup_ns, second=self._second)
-        self._connections = Connections(str(target.root), connect_ns=self._limits.connect_ns)
+        self._connections = Connections(str(target.root), connect_ns=profile.timeouts.connect_ns)
         self._pacer = Pacer(self._loop, self._fire)
         self._probe: Probe | None = None
         self._open: dict[Exchange, None] = {}
@@ -383,7 +377,7 @@ class Player:
             exchange.reply.cut(now_ns)
             ending = judge(exchange.reply, overdue=stage)
         elif stage == "connect":
-            limit_s = self._limits.connect_ns / 1e9
+            limit_s = self._profile.timeouts.connect_ns / 1e9
             why = f"no connection within {limit_s:g} s"
             ending = Ending(outcome=Outcome.REFUSED, stage=stage, why=why)
         else:
@@ -425,7 +419,7 @@ class Player:
     def _sweep(self, now_ns: int) -> None:
         """Look for requests past a limit, every 100 ms: one timer for all, none for each."""
         for exchange in [each for each in self._open if each.look_again_ns <= now_ns]:
-            stage = exchange.overdue(now_ns, self._limits)
+            stage = exchange.overdue(now_ns, self._profile.timeouts)
             if stage is not None:
                 self._time_out(exchange, now_ns, stage)
         if now_ns >= self._drain_end_ns:

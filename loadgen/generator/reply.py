@@ -231,10 +231,11 @@ class Reply:
 
     def _read(self, data: bytes, at_ns: int) -> None:
         """Read an event with the JSON parser, and learn its mark if it carries a token."""
+        self._read_last()
         try:
             event = self._dialect.read(data)
         except ValueError as fault:
-            self.error = self.error or f"an event is no JSON object of this API: {fault}"[:200]
+            self._not_ours(fault)
             return
         if event.error is not None:
             self.error = self.error or f"error event: {event.error}"
@@ -276,15 +277,19 @@ class Reply:
             self._read_whole(at_ns)
 
     def _read_last(self) -> None:
-        last = self._last
-        if last is None or (self.finish is not None and self.completion_tokens is not None):
+        """Read the last token that was recognised in bytes: a finish reason or usage may ride on it."""
+        last, self._last = self._last, None
+        if last is None:
             return
-        event = self._dialect.read(last[last.find(b"{") : last.rfind(b"}") + 1])
-        self._note(
-            self.finish or event.finish,
-            event.prompt_tokens if self.prompt_tokens is None else self.prompt_tokens,
-            event.completion_tokens if self.completion_tokens is None else self.completion_tokens,
-        )
+        try:
+            event = self._dialect.read(last[last.find(b"{") : last.rfind(b"}") + 1])
+        except ValueError as fault:
+            self._not_ours(fault)
+        else:
+            self._note(event.finish, event.prompt_tokens, event.completion_tokens)
+
+    def _not_ours(self, fault: ValueError) -> None:
+        self.error = self.error or f"an event is no JSON object of this API: {fault}"[:200]
 
     def _read_whole(self, at_ns: int) -> None:
         assert self._head is not None
