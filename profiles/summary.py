@@ -32,7 +32,8 @@ class Spread:
 class TenantSummary:
     """One tenant's schedule; rates in 1/s, figures of the measured window unless they say otherwise.
 
-    ``planned_rate_hz`` is the rate asked for at this level without surges, ``realised_rate_hz`` what the draw gave.
+    ``planned_rate_hz`` is the mean rate asked for at this level, surges included, ``realised_rate_hz`` what the draw
+    gave.
     ``dispersion`` is variance / mean of the counts in whole bins of 1, 10 and 60 s (1 for Poisson), None with fewer
     than five bins. ``arrivals_per_second`` covers warm-up and window. For a closed loop, whose arrivals depend on
     the server, all of these are None or empty, and the lengths are those of each slot's first 64 requests.
@@ -140,7 +141,9 @@ def summarise(profile: Profile, seed: int, level_percent: int = 100) -> Summary:
                 arrivals=tenant.arrival.model if tenant.arrival is not None else "trace",
                 api=tenant.api,
                 concurrency=None,
-                planned_rate_hz=tenant.mean_rate_hz * level_percent / 100,
+                planned_rate_hz=tenant.mean_rate_hz
+                * (level_percent / 100)
+                * (profile.tempo(tenant).length_ns / profile.duration_ns),
                 realised_rate_hz=len(measured_ns) * 1e9 / profile.duration_ns,
                 warmup_requests=len(due_ns) - len(measured_ns),
                 measured_requests=len(measured_ns),
