@@ -134,17 +134,31 @@ SHARE = _Quantity("share", _share)
     default=1,
     help="With this status; some engines die with 0.",
 )
-@click.option("--refuse", type=SHARE, default=0.0, help="Share of requests refused at once: 100%.")
+@click.option(
+    "--spare",
+    type=click.IntRange(0),
+    default=0,
+    help="Spare the first so many requests all faults, so that readiness can be proved.",
+)
+@click.option(
+    "--refuse", type=SHARE, default=0.0, help="Share of requests refused at once: 5% or 0.05."
+)
 @click.option("--refuse-status", type=click.Choice(["429", "500", "503"]), default="503")
 @click.option(
     "--error", type=SHARE, default=0.0, help="Share of streams that end with an error event."
 )
-@click.option("--error-after", type=click.IntRange(0), default=3, help="... after so many tokens.")
+@click.option(
+    "--error-after", type=click.IntRange(0), default=3, help="... after so many tokens of it."
+)
 @click.option("--cut", type=SHARE, default=0.0, help="Share of streams whose connection is cut.")
-@click.option("--cut-after", type=click.IntRange(0), default=3, help="... after so many tokens.")
+@click.option(
+    "--cut-after", type=click.IntRange(0), default=3, help="... after so many tokens of it."
+)
 @click.option("--stall", type=SHARE, default=0.0, help="Share of streams that stall once.")
-@click.option("--stall-after", type=click.IntRange(0), default=3, help="... after so many tokens.")
-@click.option("--stall-for", type=DURATION, default="1s", help="... for so long.")
+@click.option(
+    "--stall-after", type=click.IntRange(0), default=3, help="... after so many tokens of it."
+)
+@click.option("--stall-for", type=DURATION, default="1s", help="... and for how long.")
 @click.option(
     "--empty", type=SHARE, default=0.0, help="Share of streams that end at once, without a token."
 )
@@ -202,6 +216,12 @@ def sim(
         queued=max_queued,
         sequences=max_sequences if max_sequences is not None else preset.limits.sequences,
     )
+    try:
+        chosen = Faults(
+            refuse_status=int(refuse_status), stall_ns=stall_for, ping_every_ns=pings, **faults
+        )
+    except ValueError as fault:
+        raise click.UsageError(str(fault)) from None
     settings = Settings(
         host=host,
         port=port,
@@ -213,9 +233,7 @@ def sim(
         keep_alive_ns=keep_alive,
         api_key=api_key,
         truth=truth,
-        faults=Faults(
-            refuse_status=int(refuse_status), stall_ns=stall_for, ping_every_ns=pings, **faults
-        ),
+        faults=chosen,
         unicode=unicode,
         die_after_ns=die_after,
         die_after_requests=die_after_requests,

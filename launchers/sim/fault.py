@@ -10,9 +10,11 @@ from typing import Any
 class Faults:
     """All faults; the defaults are none. Shares are of requests, 0 to 1; times in ns; counts in tokens.
 
+    The first ``spare`` requests are left alone, so that an engine can be proved ready before it fails.
     Of every stream that is hit, ``*_after`` tokens come out first. A stall delays tokens, it loses none.
     """
 
+    spare: int = 0
     refuse: float = 0.0
     refuse_status: int = 503
     error: float = 0.0
@@ -41,15 +43,19 @@ class Faults:
         for name in ("coalesce", "tokens_per_chunk"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is a count, 1 or more")
-        for name in ("error_after", "cut_after", "stall_after", "stall_ns", "ping_every_ns", "reasoning"):  # fmt: skip
+        for name in ("spare", "error_after", "cut_after", "stall_after", "stall_ns", "ping_every_ns", "reasoning"):  # fmt: skip
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} cannot be negative")
         if self.refuse_status not in (429, 500, 503):
             raise ValueError("refuse_status is 429, 500 or 503")
 
+    def hit(self, share: float, number: int) -> bool:
+        """Whether request ``number`` is among ``share`` of those that are not spared."""
+        return number >= self.spare and hit(share, number - self.spare)
+
     def bends(self, number: int) -> bool:
         """Whether the stream of request ``number`` differs in any way from a plain one."""
-        return (
+        return number >= self.spare and (
             self.coalesce > 1
             or self.split
             or self.crlf

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from launchers.sim.engine import Engine
 from launchers.sim.events import Events, compact, whole
-from launchers.sim.fault import Faults, hit
+from launchers.sim.fault import Faults
 from launchers.sim.kv import chain
 from launchers.sim.metrics import Metrics, dcgm_page, uuid_of
 from launchers.sim.preset import MIB, Preset
@@ -113,9 +113,9 @@ class Server:
         log.info("Application startup complete.")
         if self._settings.die_after_ns is not None:
             loop.call_later(self._settings.die_after_ns * _S, self._die)
-        tasks = [asyncio.ensure_future(self._sweep()), asyncio.ensure_future(self._stats())]
-        if self._faults.ping_every_ns:
-            tasks.append(asyncio.ensure_future(self._ping()))
+        tasks = [
+            asyncio.ensure_future(work) for work in (self._sweep(), self._stats(), self._ping())
+        ]
         try:
             await server.serve_forever()
         finally:
@@ -159,9 +159,10 @@ class Server:
         number = self._number
         self._number = number + 1
         settings, faults = self._settings, self._faults
-        if settings.die_after_requests is not None and number + 1 >= settings.die_after_requests:
+        die_after = settings.die_after_requests
+        if die_after is not None and number + 1 >= faults.spare + die_after:
             self._die()
-        if hit(faults.refuse, number):
+        if faults.hit(faults.refuse, number):
             self._overload(connection, faults.refuse_status)
             return
         try:
@@ -343,7 +344,8 @@ class Server:
 
     async def _ping(self) -> None:
         while True:
-            await asyncio.sleep(self._faults.ping_every_ns * _S)
+            every_ns = self._faults.ping_every_ns
+            await asyncio.sleep(every_ns * _S if every_ns else _SWEEP_EVERY_S)
             self._pinged = [stream for stream in self._pinged if stream.ping()]
 
     async def _stats(self) -> None:

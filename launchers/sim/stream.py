@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from launchers.sim.events import DONE, LAST_CHUNK, PING, Events, chunk, event
-from launchers.sim.fault import Faults, hit
+from launchers.sim.fault import Faults
 from launchers.sim.request import Asked, error
 from launchers.sim.text import Reply
 from launchers.sim.truth import Truth
@@ -187,19 +187,19 @@ class BentStream:
         if self._ending:
             return
         faults, number = self._faults, self._number
-        if hit(faults.empty, number):
+        if faults.hit(faults.empty, number):
             self._finish([DONE])
             return
-        if self._produced == faults.cut_after and hit(faults.cut, number):
+        if self._produced == faults.cut_after and faults.hit(faults.cut, number):
             self._fail()
             self._over = True
             self._connection.cut()
             return
-        if self._produced == faults.error_after and hit(faults.error, number):
+        if self._produced == faults.error_after and faults.hit(faults.error, number):
             message = "The server had an error while processing your request."
             self._finish([event(error(message, "InternalServerError", None, 500)), DONE])
             return
-        if self._produced == faults.stall_after and hit(faults.stall, number):
+        if self._produced == faults.stall_after and faults.hit(faults.stall, number):
             self._stalled = True
             asyncio.get_running_loop().call_later(faults.stall_ns / 1e9, self._resume)
         self._produced += 1

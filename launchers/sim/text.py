@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Sequence
+from math import gcd
 
 _PLAIN = [
     "the",
@@ -167,9 +168,13 @@ class Vocabulary:
     """Words and their JSON-escaped bytes, each with the space that stands before it."""
 
     def __init__(self, words: Sequence[str]) -> None:
-        self.words = tuple(words)
+        self.words = tuple(dict.fromkeys(words))
+        # a stride that shares no factor with their number visits all words before it repeats one
+        self.strides = tuple(
+            stride for stride in range(1, len(self.words)) if gcd(stride, len(self.words)) == 1
+        )
         self.escaped = tuple(
-            json.dumps(" " + word, ensure_ascii=False).encode()[1:-1] for word in words
+            json.dumps(" " + word, ensure_ascii=False).encode()[1:-1] for word in self.words
         )
 
 
@@ -202,8 +207,7 @@ class Reply:
         mark = zlib.crc32(" ".join(words[-64:]).encode(), seed & 0xFFFFFFFF)
         self._vocabulary = vocabulary
         self.start = mark % len(vocabulary.words)
-        # odd and not a multiple of 5 or 7 would not suffice for every length: any stride repeats late enough
-        self.stride = 1 + (mark >> 16) % 97
+        self.stride = vocabulary.strides[(mark >> 16) % len(vocabulary.strides)]
 
     def word(self, at: int) -> str:
         """Word ``at`` with its leading space, except the first."""
