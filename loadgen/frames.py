@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 
@@ -121,8 +121,15 @@ def encode(frame: Frame) -> bytes:
     >>> encode(Quit(exit_code=99))
     b'{"frame":"Quit","exit_code":99}\n'
     """
-    body = {"frame": type(frame).__name__, **asdict(frame)}
-    return json.dumps(body, separators=(",", ":")).encode() + b"\n"
+    body = {"frame": type(frame).__name__, **_shallow(frame)}
+    return json.dumps(body, separators=(",", ":"), default=_shallow).encode() + b"\n"
+
+
+def _shallow(value: Any) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    # dataclasses.asdict copies every bucket pair: milliseconds, in a loop that keeps time in microseconds
+    return {entry.name: getattr(value, entry.name) for entry in fields(value)}
 
 
 def decode(line: bytes) -> Frame:
@@ -143,7 +150,7 @@ def decode(line: bytes) -> Frame:
     try:
         if kind is Progress:
             body["tenants"] = {
-                tenant: _tenant_progress(fields) for tenant, fields in body["tenants"].items()
+                tenant: _tenant_progress(told) for tenant, told in body["tenants"].items()
             }
             body["failures"] = tuple(
                 (str(t), str(o), str(s), int(n)) for t, o, s, n in body["failures"]
@@ -155,12 +162,12 @@ def decode(line: bytes) -> Frame:
         raise ValueError(f"bad {name} frame: {fault}") from fault
 
 
-def _tenant_progress(fields: dict[str, Any]) -> TenantProgress:
+def _tenant_progress(told: dict[str, Any]) -> TenantProgress:
     pairs: dict[str, Any] = {
-        key: tuple((int(bucket), int(count)) for bucket, count in fields[key])
+        key: tuple((int(bucket), int(count)) for bucket, count in told[key])
         for key in ("ttft", "itl", "tpot", "e2e")
     }
-    return TenantProgress(**{**fields, **pairs})
+    return TenantProgress(**{**told, **pairs})
 
 
 LONGEST_LINE_BYTES = 64 << 20
