@@ -46,6 +46,15 @@ def quantity(unit: str, value: float | None) -> str:
             return f"{value:.4g}" if unit == "1" else f"{value:.4g} {unit}"
 
 
+def spread_s(**statistics: float | None) -> str:
+    """Return several statistics of a time in seconds, in one line.
+
+    >>> spread_s(p50=0.0001, p99=0.002, max=None)
+    'p50 100 us, p99 2.00 ms, max -'
+    """
+    return ", ".join(f"{name} {quantity('s', value)}" for name, value in statistics.items())
+
+
 def unit_of(check: CheckRuling) -> str:
     """Return the base unit of a check; ``1`` if nothing was measured that could tell."""
     return "1" if check.measured is None else check.measured.unit

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
@@ -66,52 +68,54 @@ def plain(report: Report) -> list[str]:
 def _page(report: Report) -> RenderableType:
     verdict = report.verdict
     colour = COLOUR[verdict.ruling]
-    title = Text.assemble((f" {verdict.ruling} ", f"{colour} reverse"), f"  {headline(report)}")
-    top = [title]
+    top = [Text.assemble((f" {verdict.ruling} ", f"{colour} reverse"), f"  {headline(report)}")]
     if report.manifest.simulated:
         top.append(Text(SIMULATED, style="dim"))
-    top += [Text(reason, style=colour) for reason in reasons(verdict)]
+    top += [Text(_one_line(reason), style=colour) for reason in reasons(verdict)]
     parts: list[RenderableType] = [Panel(Group(*top), border_style=colour, expand=False)]
     if verdict.checks:
-        parts.append(_checks(report))
+        parts.append(_checks(by_weight(verdict.checks)))
+    parts += [_why(check) for check in by_weight(verdict.checks) if check.ruling is not Ruling.PASS]
     notes = Table.grid(padding=(0, 2))
     notes.add_column(style="dim")
     notes.add_column()
     for name, said in _footer(report):
-        notes.add_row(name, Text(said))
-    parts.append(notes)
-    return Group(*parts)
+        notes.add_row(name, Text(_one_line(said)))
+    return Group(*parts, Text(), notes)
 
 
-def _checks(report: Report) -> Table:
+def _checks(checks: Sequence[CheckRuling]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("ruling", no_wrap=True)
-    table.add_column("promise", ratio=1, overflow="fold")
+    table.add_column("promise", overflow="fold")
+    table.add_column("for", overflow="fold")
     table.add_column("measured", justify="right", no_wrap=True)
     table.add_column("limit", justify="right", no_wrap=True)
     table.add_column("of limit", justify="right", no_wrap=True)
-    table.add_column("for", overflow="fold")
-    for check in by_weight(report.verdict.checks):
-        table.add_row(*_row(check))
+    for check in checks:
+        table.add_row(
+            Text(check.ruling, style=COLOUR[check.ruling]),
+            Text.assemble(
+                _one_line(check.expr), ("  should" if check.level == "should" else "", "dim")
+            ),
+            Text(whom(check)),
+            Text(measured(check).replace(" [", "\n[")),
+            Text(limit(check)),
+            Text(used(check)),
+        )
     return table
 
 
-def _row(check: CheckRuling) -> list[Text]:
-    promise = Text(_one_line(check.expr))
-    if check.level == "should":
-        promise.append("  should", style="dim")
-    if check.ruling is not Ruling.PASS:
-        promise.append(f"\n{_one_line(check.because)}", style="dim")
-        if check.mend is not None:
-            promise.append(f"\nmend: {_one_line(check.mend)}", style="dim italic")
-    return [
-        Text(check.ruling, style=COLOUR[check.ruling]),
-        promise,
-        Text(measured(check).replace(" [", "\n[")),
-        Text(limit(check)),
-        Text(used(check)),
-        Text(whom(check).replace(", ", "\n")),
-    ]
+def _why(check: CheckRuling) -> RenderableType:
+    lines = Text.assemble(
+        "\n",
+        (check.ruling, COLOUR[check.ruling]),
+        f"  {_one_line(check.expr)} ({whom(check)})",
+        f"\n{_one_line(check.because)}",
+    )
+    if check.mend is not None:
+        lines.append(f"\nmend: {_one_line(check.mend)}", style="italic")
+    return lines
 
 
 def _footer(report: Report) -> list[tuple[str, str]]:

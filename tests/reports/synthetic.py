@@ -16,6 +16,8 @@ from reports.manifest import (
     RunFacts,
     Telemetry,
 )
+from reports.report import Report
+from reports.rundir import RunDir
 from slas.evidence import (
     EngineSample,
     Evidence,
@@ -28,6 +30,8 @@ from slas.evidence import (
     Subject,
     Window,
 )
+from slas.measurement import histograms, measure
+from slas.ruling import CheckRuling, Health, Level, Measured, Ruling, Verdict
 
 SECOND_NS = 10**9
 GIB = 1 << 30
@@ -84,6 +88,168 @@ def _row(
             gap_tokens=() if refused else (1,) * len(gaps),
             reused_connection=True,
         )
+    )
+
+
+def _check(
+    expr: str,
+    ruling: Ruling,
+    because: str,
+    *,
+    level: Level = "must",
+    tenant: str | None = None,
+    gpu: int | None = None,
+    phase: str | None = None,
+    measured: Measured | None = None,
+    limit: float | None = None,
+    mend: str | None = None,
+    line: int = 4,
+) -> CheckRuling:
+    return CheckRuling(
+        expr=expr,
+        name=expr,
+        level=level,
+        tenant=tenant,
+        gpu=gpu,
+        node=None if gpu is None else "localhost",
+        phase=phase,
+        ruling=ruling,
+        measured=measured,
+        limit=limit,
+        because=because,
+        mend=mend,
+        file="slas/interactive.yaml",
+        line=line,
+    )
+
+
+def _measured(unit: str, value: float | None, samples: int, runs: int) -> Measured:
+    return Measured(
+        value=value,
+        unbounded=value is None,
+        unit=unit,
+        low=None,
+        high=None,
+        samples=samples,
+        runs=runs,
+    )
+
+
+def verdict_of(evidence: Evidence) -> Verdict:
+    """Return a verdict with every ruling that a check can have, as a run of the evidence might bring."""
+    runs = len(evidence.runs)
+    checks = (
+        _check(
+            "ttft.p99{tenant=chat} <= 300ms",
+            Ruling.FAIL,
+            "p99 of 2,104 requests is 471 ms, 57 % over the limit; in bursts it is 612 ms",
+            tenant="chat",
+            measured=_measured("s", 0.471, 2104, runs),
+            limit=0.3,
+            mend="lower the burst factor, add a replica, or raise the limit",
+        ),
+        _check(
+            "ttft.p99{tenant=*} <= 400ms",
+            Ruling.PASS,
+            "p99 of 1,204 requests is 356 ms",
+            tenant="code",
+            measured=_measured("s", 0.356, 1204, runs),
+            limit=0.4,
+            line=5,
+        ),
+        _check(
+            "itl.p99{tenant=chat} <= 60ms",
+            Ruling.PASS,
+            "p99 of 31,000 gaps is 44.1 ms",
+            tenant="chat",
+            measured=_measured("s", 0.0441, 2104, runs),
+            limit=0.06,
+            line=6,
+        ),
+        _check(
+            "e2e.p95{tenant=code} <= 1.5s",
+            Ruling.INCONCLUSIVE,
+            "between 1.38 s and 1.61 s at 95 %: 3 more runs would decide it",
+            tenant="code",
+            measured=Measured(
+                value=1.49, unbounded=False, unit="s", low=1.38, high=1.61, samples=1204, runs=runs
+            ),
+            limit=1.5,
+            mend="run with --runs 8",
+            line=7,
+        ),
+        _check(
+            "error_rate <= 0.1%",
+            Ruling.FAIL,
+            "31 of 3,804 requests failed: 31 were refused with 503",
+            measured=_measured("share", 31 / 3804, 3804, runs),
+            limit=0.001,
+            mend="raise the engine's queue or the SLA's budget for errors",
+            line=8,
+        ),
+        _check(
+            "vram.peak{gpu=*} <= 85%",
+            Ruling.PASS,
+            "highest at 41 s, in the burst of chat and code",
+            gpu=0,
+            measured=_measured("share", 0.774, 76, runs),
+            limit=0.85,
+            line=9,
+        ),
+        _check(
+            "ttft.p99 <= baseline + 10%",
+            Ruling.SKIPPED,
+            "there is no baseline main yet",
+            limit=None,
+            mend="pin one: tailgate baseline pin RUN main",
+            line=10,
+        ),
+        _check(
+            "ttft.p99{tenant=chat, phase=burst} <= 200ms",
+            Ruling.FAIL,
+            "p99 of 604 requests falls on one that failed",
+            level="should",
+            tenant="chat",
+            phase="burst",
+            measured=_measured("s", None, 604, runs),
+            limit=0.2,
+            line=12,
+        ),
+    )
+    return Verdict(
+        ruling=Ruling.FAIL,
+        checks=checks,
+        health=Health(
+            fit=True,
+            reasons=(),
+            causes=("no run-queue wait to speak of",),
+            mend=None,
+            lateness_p50_s=0.00006,
+            lateness_p99_s=0.00041,
+            lateness_max_s=0.0023,
+            loop_lag_p99_s=0.0004,
+            loop_lag_max_s=0.0041,
+            unsent=0,
+            steal_share_max=0.012,
+            run_queue_share_max=0.03,
+        ),
+        evidence="point" if runs == 1 else f"{runs} runs, 95%",
+        simulated=True,
+        schedule_sha256=evidence.subject.schedule_sha256,
+        warnings=("code has 1,204 samples; 2,000 are advised for a p99",),
+    )
+
+
+def report_of(manifest: Manifest, evidence: Evidence, run_dir: RunDir) -> Report:
+    """Return the report of a synthetic run, measured from its rows."""
+    return Report(
+        verdict=verdict_of(evidence),
+        measurements=measure(evidence),
+        manifest=manifest,
+        evidence=evidence,
+        run_dir=run_dir,
+        exit_code=99,
+        histograms=histograms(evidence),
     )
 
 
