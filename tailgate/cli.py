@@ -47,7 +47,9 @@ class Example(click.Command):
         """Write the example under the options."""
         with formatter.section("Example"):
             for line in self.example.strip().splitlines():
-                formatter.write_text(line)
+                formatter.write(
+                    f"{'':>{formatter.current_indent}}{line}\n"
+                )  # never wrapped: to be copied
 
 
 def console(*, stderr: bool = False) -> Console:

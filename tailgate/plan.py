@@ -98,6 +98,7 @@ def show_plan(console: Console, profile: Profile, seed: int, level: int, summary
     for warning in summary.warnings:
         console.print(f"warning: {warning}", style="yellow", markup=False, highlight=False)
     console.print(_figures(summary))
+    console.print(_lengths(summary))
     bursts = burst_intervals(profile, seed, level)
     console.print(
         "arrivals per second over warm-up and measured window (bursts in colour, ┊ = window starts)",
@@ -109,13 +110,11 @@ def show_plan(console: Console, profile: Profile, seed: int, level: int, summary
 
 
 def _figures(summary: Summary) -> Table:
-    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
+    table = Table(box=None, padding=(0, 2), pad_edge=False, header_style="bold")
     table.add_column("tenant")
     table.add_column("arrivals")
     for heading in ("requests", "planned", "realised", "CV", "IDC 1/10/60 s"):
         table.add_column(heading, justify="right")
-    table.add_column("prompt p50/p95/max", justify="right")
-    table.add_column("output p50/p95/max", justify="right")
     for tenant in summary.tenants:
         table.add_row(
             tenant.name,
@@ -125,9 +124,17 @@ def _figures(summary: Summary) -> Table:
             _rate(tenant.realised_rate_hz),
             _figure(tenant.gap_cv),
             "/".join(_figure(value) for value in tenant.dispersion.values()) or "-",
-            _spread(tenant.prompt_tokens),
-            _spread(tenant.output_tokens),
         )
+    return table
+
+
+def _lengths(summary: Summary) -> Table:
+    table = Table(box=None, padding=(0, 2), pad_edge=False, header_style="bold")
+    table.add_column("tokens")
+    for heading in ("prompt p50/p95/max", "output p50/p95/max"):
+        table.add_column(heading, justify="right")
+    for tenant in summary.tenants:
+        table.add_row(tenant.name, _spread(tenant.prompt_tokens), _spread(tenant.output_tokens))
     return table
 
 
