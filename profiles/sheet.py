@@ -395,11 +395,13 @@ class _Tree:
             key_line, key_column = _place(event)
             if not isinstance(event, yaml.ScalarEvent):
                 self._add(key_line, key_column, path, "a key must be a word", "write one word")
-                # what the odd key and its value hold is walked over, so that the rest is still read
+                # the odd key and its value are walked over without a word, so that the rest is still read
                 silent = len(self.faults)
-                self._node(event, (*path, "?"))
-                self._node(next(events), (*path, "?"))
-                del self.faults[silent:]
+                try:
+                    self._node(event, (*path, "?"))
+                    self._node(next(events), (*path, "?"))
+                finally:
+                    del self.faults[silent:]
                 continue
             key = event.value
             wrong = None
