@@ -39,7 +39,7 @@ class Engine:
         self._recent: deque[tuple[int, int]] = deque()  # (end, length) of the last second's steps
 
     def submit(self, generation: Generation) -> None:
-        """Queue a request; an idle engine starts on it at the instant it arrived."""
+        """Queue a request; an idle engine starts on it at the instant it can be scheduled."""
         self._arrived.append(generation)
         self.metrics.queued = len(self._arrived)
         if self._step is None:

@@ -77,6 +77,7 @@ class GrowingMemory:
         self._block_bytes = block_bytes
         self._segment_bytes = policy.segment_bytes
         self._first_bytes = policy.first_bytes
+        self._useful_share = 1.0 - policy.waste_share
         self._release_after_ns = policy.release_after_ns
         room_bytes = (
             int(preset.card.total_bytes * policy.share) - preset.card.reserved_bytes - fixed_bytes
@@ -88,7 +89,8 @@ class GrowingMemory:
         self.capacity_blocks = self._blocks(0)
 
     def _blocks(self, segments: int) -> int:
-        return (self._first_bytes + segments * self._segment_bytes) // self._block_bytes
+        held_bytes = self._first_bytes + segments * self._segment_bytes
+        return int(held_bytes * self._useful_share) // self._block_bytes
 
     @property
     def used_bytes(self) -> int:

@@ -54,6 +54,7 @@ class Metrics:
 
     def __init__(self, scheduler: Scheduler, *, model: str) -> None:
         self._scheduler = scheduler
+        self._intake_ns = scheduler.preset.timing.intake_ns
         self._labels = f'engine="0",model_name="{_escape(model)}"'
         self._model = f'model_name="{_escape(model)}"'
         self.prompt_tokens = 0
@@ -114,7 +115,9 @@ class Metrics:
             if generation.produced == 1 and generation.first_token_ns == step.end_ns:
                 self.prompt_tokens += generation.prompt_tokens
                 self.cached_tokens += generation.cached
-                self.first_token.observe((step.end_ns - generation.arrived_ns) * _S)
+                self.first_token.observe(
+                    (step.end_ns - generation.arrived_ns + self._intake_ns) * _S
+                )
 
     def finish(self, generation: Generation) -> None:
         """Count a request that has got all its tokens."""
@@ -127,7 +130,7 @@ class Metrics:
         self.prefill.observe((first_ns - scheduled_ns) * _S)
         self.decode.observe((last_ns - first_ns) * _S)
         self.inference.observe((last_ns - scheduled_ns) * _S)
-        self.e2e.observe((last_ns - generation.arrived_ns) * _S)
+        self.e2e.observe((last_ns - generation.arrived_ns + self._intake_ns) * _S)
         if generation.produced > 1:
             self.per_token.observe((last_ns - first_ns) * _S / (generation.produced - 1))
         self.request_prompt.observe(generation.prompt_tokens)

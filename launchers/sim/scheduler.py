@@ -24,6 +24,7 @@ Policy = Literal["fcfs", "priority"]
 class Generation:
     """One request inside the engine; lower ``priority`` goes first, equals by ``number``.
 
+    ``arrived_ns`` is when the scheduler can see it, which is after the front end's work on it.
     ``output_tokens`` is how many it will produce. ``pending`` tokens are known but not yet in the KV cache:
     1 while decoding. ``finish`` is why it will end; ``owner`` is whoever waits for the tokens, and means nothing
     here.

@@ -177,7 +177,7 @@ class Server:
             return
         generation = Generation(
             number=number,
-            arrived_ns=request.received_ns,
+            arrived_ns=request.received_ns + settings.preset.timing.intake_ns,
             prompt_tokens=len(asked.words),
             output_tokens=asked.output_tokens,
             hashes=chain(asked.words, settings.preset.block_tokens),
@@ -211,7 +211,7 @@ class Server:
     ) -> Owner:
         prefix = "chatcmpl" if asked.kind == "chat" else "cmpl"
         name = f"{prefix}-{identity or f'sim{self._settings.seed:x}-{number:x}'}"
-        created_s = self._created_s + (generation.arrived_ns - self._started_ns) // 1_000_000_000
+        created_s = self._created_s + (time.monotonic_ns() - self._started_ns) // 1_000_000_000
         faults = self._faults
         if not asked.stream:
             return WholeReply(
