@@ -33,7 +33,7 @@ def engine_sheet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = folder / "words.txt"
     words.write_text(prompt_text(salt="", seed=0, tenant="words", ordinal=0, tokens=20_000))
     model = folder / "tiny"
-    maker = [VLLM / "python", "-P", HERE / "tiny_model.py", model, words]
+    maker: list[str | Path] = [VLLM / "python", "-P", HERE / "tiny_model.py", model, words]
     subprocess.run(maker, check=True, timeout=120)
     sheet = folder / "vllm-cpu.yaml"
     # float32: with bfloat16 the worker can die of SIGILL in the matrix extensions of some CPUs.
