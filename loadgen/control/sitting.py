@@ -53,7 +53,7 @@ class Sitting:
         self._record = record
         self._on_end = on_end
         self._signum: signal.Signals | None = None
-        self._signalled: signal.Signals | None = None
+        self._sent: set[int] = set()
         self._job_seen = False
         self._faulty = False
         self._crew = Crew(generators, up=self._up, on_fault=self._on_fault)
@@ -94,28 +94,32 @@ class Sitting:
 
     def stop(self, why: str) -> None:
         """Ask tailgate to end the run early; ``over`` follows when it has drained and ruled."""
-        self._stop(why, signal.SIGINT)
+        if self._process is not None and not self._job_seen:
+            # it may be waiting for an engine, deaf to frames
+            self._signal(self._process, signal.SIGINT)
+        else:
+            self._up(Stop(why=why))
 
     def interrupt(self, signum: signal.Signals) -> None:
         """End the sitting for a signal; the exit code will be 128 + ``signum``. The second time, do not drain."""
-        if self._signum is not None:
+        again = self._signum is not None
+        self._signum = self._signum or signum
+        if self._process is not None:
+            # tailgate drains at the first and not at the second, and tells its report what came
+            self._signal(self._process, signum)
+        elif again:
             self._crew.kill()
-            return
-        self._signum = signum
-        self._stop("Ctrl-C" if signum == signal.SIGINT else signum.name, signum)
+        else:
+            self._up(Stop(why="Ctrl-C" if signum == signal.SIGINT else signum.name))
 
     def fault(self, why: str) -> None:
         """Tell tailgate of a fault of ours: its run is INVALID, and this process exits with 1."""
         self._faulty = True
         self._up(Lost(worker="control", why=why))
 
-    def _stop(self, why: str, signum: signal.Signals) -> None:
-        if self._process is not None and not self._job_seen:
-            # it may be waiting for an engine, deaf to frames
-            self._signalled = signum
-            self._process.send_signal(signum)
-        else:
-            self._up(Stop(why=why))
+    def _signal(self, process: Popen, signum: signal.Signals) -> None:
+        self._sent.add(signum)
+        process.send_signal(signum)
 
     def _up(self, frame: Frame) -> None:
         with suppress(ChannelError):  # _converse reads EOF and ends the sitting
@@ -172,7 +176,7 @@ class Sitting:
     def _adopted(self, process: Popen, said: int | None) -> int | None:
         """Return the exit code of the tailgate process we started; both its word and its status must be 0 to pass."""
         try:
-            status = process.wait(TAILGATE_GONE_WITHIN_S)
+            status: int = process.wait(TAILGATE_GONE_WITHIN_S)
         except TimeoutExpired:
             log.error("the tailgate process (pid %d) hangs: ending it", process.pid)
             process.terminate()
@@ -182,8 +186,8 @@ class Sitting:
                 process.kill()
                 process.wait()
             return None
-        if self._signalled is not None and status == -self._signalled:
-            return 128 + self._signalled  # it was still too young to say so itself
+        if -status in self._sent:
+            return 128 - status  # it was still too young to say so itself
         if status < 0:
             log.error(
                 "the tailgate process %s; its run directory has what was measured",

@@ -1,7 +1,7 @@
 """A generator that sends nothing: says what a real one says, and misbehaves as the job's profile_path asks.
 
 ``profile_path`` is JSON: ``seconds`` until its Final, ``drain_s`` after a Stop, ``deaf`` (no Final after a Stop),
-``crash`` (exit status, at the job), ``nonsense`` (a line that is no frame), ``fork`` nothing else.
+``crash`` (exit status, at the job), ``nonsense`` (a line that is no frame). It has nothing in flight once stopped.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class FakeGenerator:
                 run=self.job.run,
                 lane=self.job.lane,
                 at_ns=0,
-                in_flight=1,
+                in_flight=1 if self.finished else 0,
                 events=10,
                 lateness_max_ns=0,
                 loop_lag_max_ns=0,

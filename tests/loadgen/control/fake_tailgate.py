@@ -58,6 +58,7 @@ def main() -> int:
     time.sleep(script.get("launch_s", 0))
     for lane in range(lanes):
         end.sendall(encode(job(lane, lanes, json.dumps(script.get("profile", {})))))
+    SIGNALS.end = end
     done = 0
     for frame in frames(end):
         if "words" in script:
@@ -86,6 +87,27 @@ def main() -> int:
     return status
 
 
+class Signals:
+    """As the real one: at once before the first job, a drain at the first signal, none at the second."""
+
+    def __init__(self) -> None:
+        self.end: socket.socket | None = None
+        self.came = 0
+
+    def __call__(self, signum: int, _: object) -> None:
+        self.came += 1
+        if self.end is None:
+            os._exit(128 + signum)
+        if self.came == 1:
+            self.end.sendall(encode(Stop(why=signal.Signals(signum).name)))
+        else:
+            self.end.sendall(encode(Quit(exit_code=128 + signum)))
+            os._exit(128 + signum)
+
+
+SIGNALS = Signals()
+
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+    signal.signal(signal.SIGINT, SIGNALS)
+    signal.signal(signal.SIGTERM, SIGNALS)
     sys.exit(main())

@@ -162,7 +162,6 @@ def test_alone_a_signal_stops_the_run_and_keeps_it(
         status, stderr = locust.ended()
         assert status == code
         assert stderr.count("Error report") == 1, "locust shut down twice"
-    assert said(words, "Stop")
     assert said(words, "Final(run=1, lane=0, finished=False")
     assert not any(alive(pid) for pid in pids_in(words))
 
@@ -177,14 +176,29 @@ def test_a_signal_ends_a_tailgate_that_waits_for_its_engine(tmp_path: Path) -> N
 
 def test_a_second_ctrl_c_does_not_wait_for_the_drain(tmp_path: Path) -> None:
     words = tmp_path / "words"
-    script = {"said": 4, "words": str(words), "profile": {"seconds": 600, "deaf": 1}}
+    script = {"said": 4, "words": str(words), "profile": {"seconds": 600, "drain_s": 600}}
     with Locust(*RUN, environment={"FAKE_TAILGATE": script}) as locust:
         wait_until(lambda: said(words, "Progress"), "the run goes")
         locust.process.send_signal(signal.SIGINT)
-        wait_until(lambda: said(words, "Stop"), "the first one is under way")
+        wait_until(lambda: said(words, "in_flight=0"), "the drain")
         locust.process.send_signal(signal.SIGINT)
         assert locust.ended()[0] == 130
-    assert said(words, "second interrupt")
+    assert not said(words, "Final")
+    assert not any(alive(pid) for pid in pids_in(words))
+
+
+def test_a_second_sigterm_does_not_wait_for_the_drain() -> None:
+    with Locust(lanes=1) as locust:
+        locust.hear(Hello)
+        locust.play({"seconds": 600, "deaf": 1})
+        locust.hear(Progress)
+        locust.process.send_signal(signal.SIGTERM)
+        locust.say(*locust.hear(Stop))
+        locust.process.send_signal(signal.SIGTERM)
+        (lost,) = locust.hear(Lost)
+        assert "second interrupt" in lost.why
+        locust.say(Quit(exit_code=143))
+        assert locust.ended()[0] == 143
 
 
 def test_locusts_run_time_ends_the_run_by_a_stop(tmp_path: Path) -> None:
