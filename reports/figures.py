@@ -17,6 +17,8 @@ from reports.plot import (
     Scale,
     linear_ticks,
     log_ticks,
+    text_width,
+    tick_clock,
     tick_number,
     tick_seconds,
     time_ticks,
@@ -98,7 +100,7 @@ def timeline_figure(timeline: Timeline, agreed: Sequence[Promise]) -> Markup:
         top = bottom + GAP
     for tick in time_ticks(timeline.end_s):
         drawing.line(x(tick), top - GAP, x(tick), top - GAP + 5, "axis")
-        drawing.text(x(tick), top - GAP + 19, tick_seconds(tick), "tick", "middle")
+        drawing.text(x(tick), top - GAP + 19, tick_clock(tick, timeline.end_s), "tick", "middle")
     return drawing.svg()
 
 
@@ -128,20 +130,15 @@ def _legend(
     """Write the title of a panel and, from the right, its legend: (words, class, line or box)."""
     drawing.text(LEFT, top - 10, title, "title")
     right = RIGHT
-    shown = entries[:COLOURS] if len(entries) > COLOURS else entries
-    if len(entries) > len(shown):
-        more = f"and {len(entries) - len(shown)} more"
-        drawing.text(right, top - 10, more, "legend", "end")
-        right -= 7 * len(more) + 14
-    for words, style, kind in reversed(shown):
+    for words, style, kind in reversed(entries):
         words = words if len(words) <= 22 else f"{words[:21]}…"
         drawing.text(right, top - 10, words, "legend", "end")
-        right -= 7 * len(words) + 8
+        right -= text_width(words) + 6
         if kind == "box":
             drawing.rect(right - 10, top - 19, 10, 10, f"fill {style}")
         else:
             drawing.line(right - 16, top - 14, right, top - 14, f"curve {style}")
-        right -= 30
+        right -= 32
 
 
 def _middles(timeline: Timeline, x: Scale) -> list[float]:
@@ -185,7 +182,9 @@ def _arrivals(drawing: Drawing, timeline: Timeline, x: Scale, top: float, bottom
             )
     entries = [
         (tenant, colour_of(number), "box") for number, tenant in enumerate(timeline.arrivals_hz)
-    ]
+    ][:COLOURS]
+    if len(timeline.arrivals_hz) > COLOURS:
+        entries[-1] = (f"and {len(timeline.arrivals_hz) - COLOURS + 1} more", "c7", "box")
     if timeline.failed_hz.any():
         drawing.polyline(
             _curve(_middles(timeline, x), timeline.failed_hz, y), "curve failed", "failed"
@@ -231,8 +230,8 @@ def _limits(agreed: Sequence[Promise], metric: str) -> dict[float, str]:
             and check.limit is not None
         ):
             statistic = promise.expression.statistic
-            said = "" if statistic is None else f"{statistic.text} "
-            found.setdefault(check.limit, []).append(f"{said}{check.tenant or ''}".strip())
+            said = ("" if statistic is None else statistic.text, check.tenant, check.phase)
+            found.setdefault(check.limit, []).append(" ".join(filter(None, said)))
     return {
         value: " ".join(filter(None, ("limit", ", ".join(dict.fromkeys(filter(None, words))))))
         for value, words in found.items()
@@ -240,14 +239,17 @@ def _limits(agreed: Sequence[Promise], metric: str) -> dict[float, str]:
 
 
 def _limit_lines(drawing: Drawing, limits: Mapping[float, str], y: Scale) -> None:
-    taken: list[float] = []
+    above, left = math.inf, LEFT + 6
     for value, words in sorted(limits.items()):
         at = y(value)
         drawing.line(LEFT, at, RIGHT, at, "limit")
-        if all(abs(at - other) >= 13 for other in taken):
-            words = words if len(words) <= 60 else f"{words[:59]}…"
-            drawing.text(LEFT + 6, at - 4, words, "limit-words")
-            taken.append(at)
+        words = words if len(words) <= 60 else f"{words[:59]}…"
+        # words of lines that are close to each other stand side by side
+        if above - at > 15:
+            left = LEFT + 6
+        drawing.text(left, at - 4, words, "limit-words")
+        left += text_width(words) + 14
+        above = at
 
 
 def _flight(drawing: Drawing, timeline: Timeline, x: Scale, top: float, bottom: float) -> None:
@@ -289,7 +291,8 @@ def _vram(
     for number, ((node, gpu), values) in enumerate(timeline.vram_bytes.items()):
         name = f"{node} GPU {gpu}" if many_nodes else f"GPU {gpu}"
         drawing.polyline(_curve(xs, values, y), f"curve {colour_of(number)}", name)
-        entries.append((name, colour_of(number), "line"))
+        if number < COLOURS:
+            entries.append((name, colour_of(number), "line"))
     _limit_lines(drawing, limits, y)
     title = "GPU memory in use, highest of each second"
     if total:
@@ -339,7 +342,8 @@ def percentile_figure(
     if not counted:
         drawing.text(width / 2, height / 2, "no request was answered", "legend", "middle")
         return drawing.svg()
-    most = max(histogram.total + failed for histogram, failed in counted.values())
+    # the axis has room for the nines that requests can prove; pooled gaps would stretch it
+    most = min(histogram.total + failed for histogram, failed in counted.values())
     nines = max(2.0, math.log10(2 * most), *(_nines(p.share or 0.0) + 0.3 for p in limits))
     x = Scale(low=0.0, high=nines, start=LEFT, end=right)
     edges_s = [edge / 1e6 for histogram, _ in counted.values() for edge in _range_us(histogram)]
@@ -347,10 +351,15 @@ def percentile_figure(
     high = max([*edges_s, *(promise.check.limit or 0.0 for promise in limits)]) * 1.3
     y = Scale(low=low, high=high, start=bottom, end=top, log=True)
     drawing.y_axis(y, log_ticks(low, high), right, tick_seconds)
+    written = -math.inf
     for share, name in _percentile_ticks(nines):
         at = x(_nines(share))
         drawing.line(at, top, at, bottom, "grid")
-        drawing.text(at, bottom + 17, name, "tick", "middle")
+        if at - written < text_width(name):
+            continue
+        written = at
+        near = at > right - text_width(name) / 2
+        drawing.text(right if near else at, bottom + 17, name, "tick", "end" if near else "middle")
     drawing.line(LEFT, bottom, right, bottom, "axis")
     for name, (histogram, failed) in counted.items():
         style = f"curve {colour_of(CURVES.index(name))}"
@@ -360,7 +369,7 @@ def percentile_figure(
     for name in counted:
         drawing.line(left, 16, left + 16, 16, f"curve {colour_of(CURVES.index(name))}")
         drawing.text(left + 22, 20, name, "legend")
-        left += 22 + 8 * len(name) + 18
+        left += 22 + text_width(name) + 20
     return drawing.svg()
 
 
@@ -369,13 +378,9 @@ def _nines(share: float) -> float:
 
 
 def _percentile_ticks(nines: float) -> list[tuple[float, str]]:
-    ticks = [(0.0, "0"), (0.5, "50"), (0.9, "90"), (0.99, "99"), (0.999, "99.9")]
-    ticks += [(1 - 10**-power, f"99.{'9' * (power - 2)}") for power in range(4, 8)]
-    return [
-        (share, f"{name} %" if share >= 0.5 else name)
-        for share, name in ticks
-        if _nines(share) <= nines
-    ]
+    ticks = [(0.5, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %")]
+    ticks += [(1 - 10**-power, f"99.{'9' * (power - 2)} %") for power in range(4, 8)]
+    return [(share, name) for share, name in ticks if _nines(share) <= nines]
 
 
 def _range_us(histogram: Histogram) -> tuple[int, int]:

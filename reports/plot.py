@@ -92,6 +92,34 @@ def tick_seconds(value_s: float) -> str:
     return f"{value_s * NS_PER_S:.3g} ns"
 
 
+def tick_clock(at_s: float, end_s: float) -> str:
+    """Return a time on an axis that ends at ``end_s``: seconds on a short one, hours and minutes on a long one.
+
+    >>> tick_clock(70, 75), tick_clock(90, 600), tick_clock(5400, 7200)
+    ('70 s', '1:30', '1:30:00')
+    """
+    seconds = round(at_s)
+    if end_s <= 180:
+        return f"{seconds} s"
+    if end_s < 3600:
+        return f"{seconds // 60}:{seconds % 60:02d}"
+    return f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+
+
+def text_width(words: str) -> float:
+    """Return about how wide words are at 12 units in a sans-serif font: too wide rather than too narrow."""
+    return sum(
+        3.6
+        if letter in "iljtfr.,:;|'!() "
+        else 10.5
+        if letter in "mwMW%"
+        else 8.8
+        if letter.isupper()
+        else 7.2
+        for letter in words
+    )
+
+
 def tick_number(value: float) -> str:
     """Return a number as short as an axis wants it.
 
