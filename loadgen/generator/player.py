@@ -12,7 +12,6 @@ from time import monotonic_ns
 from typing import Final
 
 import aiohttp
-from profiles.prompt import prompt_text
 
 from loadgen.dialect import Dialect, dialect
 from loadgen.frames import Final as FinalFrame
@@ -29,6 +28,7 @@ from loadgen.generator.reply import Mark, Reply, marks
 from loadgen.generator.target import Target, request
 from loadgen.generator.turns import Turns
 from profiles.profile import Profile
+from profiles.prompt import prompt_text
 from profiles.schedule import PlannedRequest, lane_of, loops, unroll
 from slas.evidence import HealthSample, Outcome
 
@@ -373,7 +373,11 @@ class Player:
         if exchange.wire is not None:
             exchange.wire.abandon()
             exchange.wire = None
-        if exchange.sent_ns is not None:
+        if self._bug is not None:
+            # whatever went wrong may go wrong again: look at nothing that came
+            why = "a bug in the generator"
+            ending = Ending(outcome=Outcome.BROKEN, stage="generator", why=why)
+        elif exchange.sent_ns is not None:
             exchange.reply.cut(now_ns)
             ending = judge(exchange.reply, overdue=stage)
         elif stage == "connect":

@@ -59,8 +59,9 @@ class Service:
         while True:
             await self._news.wait()
             while self._waiting:
-                waiting = self._waiting.popleft()
-                self._channel.send(await self._play(waiting))
+                # it stays in the queue, where a stop finds it, until it has been answered
+                self._channel.send(await self._play(self._waiting[0]))
+                self._waiting.popleft()
                 if self._status:
                     return self._end()
             if self._leave is not None:
@@ -93,6 +94,7 @@ class Service:
                 log.error("%s", player.bug)
         except Exception as fault:  # noqa: BLE001  # the door: whatever it was, control is told
             self._blame(fault)
+            player.fault(fault, "playing")
             player.abandon("a bug in the generator")
             return _unplayed(job, f"a bug in the generator: {fault!r}", rows=player.rows)
         finally:
@@ -138,7 +140,8 @@ class Service:
             self._player.abandon(why)
             log.error("%s; ended in the middle of a run", why)
             os._exit(FAILED)
-        self._waiting.clear()
+        for waiting in self._waiting:
+            waiting.stop = why
         self._leave = why
         self._news.set()
 

@@ -138,8 +138,7 @@ STREAMS: dict[str, tuple[tuple[str, ...], Told]] = {
             '{"id":"a","choices":[{"index":0,"delta":{"role":"assistant"}}]} ',
             '{"id":"b","choices":[{"index":0,"delta":{"content":"The","reasoning_content":""}}]}',
             '{"id":"c","choices":[{"index":0,"delta":{"content":"","reasoning_content":""}}]}',
-            '{"id":"d","choices":[{"index":0,"delta":{"content":" sky","reasoning_content":""},'
-            '"finish_reason":"length"}]}',
+            '{"id":"d","choices":[{"index":0,"delta":{"content":" sky"},"finish_reason":"length"}]}',
             _usage(11, 3),
             DONE,
         ),
