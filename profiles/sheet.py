@@ -728,8 +728,11 @@ def _words(detail: ErrorDetails, node: _Node) -> tuple[str, str]:
         expected, mend = _EXPECTED[kind]
         return f"expected {expected}, got {node}", mend
     if kind in _BOUNDS:
-        words, bound = _BOUNDS[kind]
-        return f"must be {words} {context[bound]}, got {node}", "write such a value"
+        words, key = _BOUNDS[kind]
+        bound = context[key]
+        if isinstance(bound, float) and bound.is_integer():
+            bound = int(bound)
+        return f"must be {words} {bound}, got {node}", "write such a value"
     if kind in ("literal_error", "enum"):
         expected = str(context["expected"])
         choices = re.findall(r"'([^']*)'", expected)
