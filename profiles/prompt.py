@@ -44,7 +44,7 @@ def prompt_text(*, salt: str, seed: int, tenant: str, ordinal: int, tokens: int)
     shorter than its salt is the salt alone.
 
     >>> prompt_text(salt="7f3a", seed=7, tenant="chat", ordinal=0, tokens=6)
-    '7f3a hand foot edge hard'
+    '7f3a land city dawn holy'
     """
     words = tokens - (len(salt) + _SALT_CHARACTERS_PER_TOKEN - 1) // _SALT_CHARACTERS_PER_TOKEN
     if words <= 0:
