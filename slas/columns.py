@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from slas.evidence import Evidence, Outcome, Phase, RequestRow
+from slas.evidence import Evidence, Outcome, RequestRow
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -142,12 +142,6 @@ def columns_of(evidence: Evidence) -> Columns:
         window_end_ns=end_ns,
         total_timeout_ns=evidence.window.total_timeout_ns,
     )
-
-
-def misplaced(evidence: Evidence) -> int:
-    """Return how many rows name a phase that their due time contradicts."""
-    start_ns = evidence.window.warmup_ns
-    return sum((row.phase is Phase.WARMUP) != (row.due_ns < start_ns) for row in evidence.rows)
 
 
 def _known(named: tuple[str, ...], seen: Iterable[str]) -> tuple[str, ...]:

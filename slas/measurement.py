@@ -384,3 +384,23 @@ def _gauges(evidence: Evidence, metric: Gauge) -> Iterator[Measurement]:
                 node=node,
                 gpu=gpu,
             )
+
+
+def merged(
+    histograms: Mapping[HistogramKey, Histogram],
+    metric: str,
+    *,
+    tenant: str | None,
+    phase: str | None,
+) -> Histogram:
+    """Return one histogram of a metric's measured window over all runs; None for a tenant or phase is each."""
+    whole = Histogram()
+    for (name, whose, when, _), histogram in histograms.items():
+        if (
+            name == metric
+            and tenant in (None, whose)
+            and when != "warmup"
+            and phase in (None, when)
+        ):
+            whole.add(histogram)
+    return whole

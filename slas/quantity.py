@@ -135,7 +135,8 @@ class Gauge:
     """A reading of the GPUs' memory or of the engine's own metrics: ruled by the worst place of the worst run.
 
     ``share_of_gpu`` lets a limit be a share of the GPU's memory; ``from_steady`` says that it needs the steady
-    state of the warm-up; ``full_at`` is the value that nothing can exceed, None if there is none.
+    state of the warm-up; ``full_at`` is the value that nothing can exceed, None if there is none; ``rises_only``
+    that a value seen midway can no longer come down.
     """
 
     name: str
@@ -146,6 +147,7 @@ class Gauge:
     share_of_gpu: bool = False
     from_steady: bool = False
     full_at: float | None = None
+    rises_only: bool = True
 
     @property
     def selectors(self) -> frozenset[str]:

@@ -89,7 +89,7 @@ def _preemptions_read(evidence: Evidence) -> tuple[Reading, ...]:
             if risen is None
             else _hole(evidence, span, said)
         )
-        readings.append(_reading(span, risen, said[-1][0] if said else None, len(said), missing))
+        readings.append(_reading(span, risen, None, len(said), missing))
     return tuple(readings)
 
 
@@ -137,4 +137,5 @@ QUEUE_TIME = Gauge(
     unit=Unit.SECONDS,
     source="engine",
     read=_queue_time_read,
+    rises_only=False,
 )

@@ -1,0 +1,368 @@
+"""The court's sitting: every promise on every tenant and GPU it is about, the instrument's fitness, the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from profiles.sheet import nearest
+from profiles.units import format_duration
+from slas.certainty import certain_failure
+from slas.docket import Docket, Target, docket_of
+from slas.evidence import Evidence
+from slas.expression import base_units
+from slas.finding import Finding, find, unknown
+from slas.health import Twice, examine, held_back
+from slas.measurement import Summaries
+from slas.quantity import Latency, Metric, Ratio
+from slas.regression import Baseline, objections, past_value
+from slas.ruling import CheckRuling, Health, Ruling, Verdict, worst
+from slas.sla import Check, Sla
+from slas.steady import unsettled_runs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ruled:
+    """A target, what it came to, the limit it was held against, and the same from sent."""
+
+    target: Target
+    finding: Finding
+    limit: float | None
+    from_sent: Ruling | None
+
+
+def rule(
+    sla: Sla,
+    evidence: Evidence,
+    baseline: Baseline | None,
+    *,
+    strict: bool = False,
+    summaries: Summaries | None = None,
+) -> Verdict:
+    """Rule on a run.
+
+    With ``summaries`` (histograms and measurements) in place of rows, point checks on percentiles and on
+    error_rate are ruled; all else is INCONCLUSIVE. Raises ValueError if the SLA has no checks.
+    """
+    sitting = _Sitting(sla, evidence, baseline, strict, summaries)
+    return sitting.verdict()
+
+
+class _Sitting:
+    """One call of ``rule``: what it was given, and the questions that its answer is made of."""
+
+    def __init__(
+        self,
+        sla: Sla,
+        evidence: Evidence,
+        baseline: Baseline | None,
+        strict: bool,
+        summaries: Summaries | None,
+    ) -> None:
+        if not sla.checks:
+            raise ValueError("an SLA without checks promises nothing")
+        self.sla = sla
+        self.evidence = evidence
+        self.baseline = baseline
+        self.strict = strict
+        self.docket = docket_of(evidence, summaries)
+        self.punctual = self.docket.punctual()
+        # a quick run is one run on point evidence, whatever the sheet asks for
+        self.confidence = None if evidence.quick else sla.confidence
+        self.runs = 1 if evidence.quick else max(sla.runs, len(evidence.runs))
+        self.stopped = _stopped(evidence)
+
+    def verdict(self) -> Verdict:
+        ruled = [self._rule(target) for check in self.sla.checks for target in self._targets(check)]
+        deciding = [one for one in ruled if self._decides(one.target.check)]
+        health = examine(self.docket, _twice(deciding), stopped=self.stopped is not None)
+        engine_fault = self.evidence.engine_fault or self._held_back()
+        checks = tuple(_check_ruling(one) for one in ruled)
+        return Verdict(
+            ruling=self._ruling(deciding, health, engine_fault),
+            checks=checks,
+            health=health,
+            evidence=self._evidence_text(),
+            simulated=self.evidence.simulated,
+            schedule_sha256=self.evidence.subject.schedule_sha256,
+            warnings=tuple(dict.fromkeys(self._warnings(ruled))),
+            strict=self.strict,
+            engine_fault=engine_fault,
+            cut=self.evidence.cut,
+            aborted=self.evidence.aborted,
+        )
+
+    def _decides(self, check: Check) -> bool:
+        return self.strict or check.level == "must"
+
+    def _ruling(
+        self, deciding: Sequence[_Ruled], health: Health, engine_fault: str | None
+    ) -> Ruling:
+        """Return INVALID > FAIL > INCONCLUSIVE > PASS over the checks that decide."""
+        if not health.fit:
+            return Ruling.INVALID
+        rulings = [one.finding.ruling for one in deciding]
+        if engine_fault is not None or Ruling.FAIL in rulings:
+            return Ruling.FAIL
+        if self.stopped is not None:
+            # nothing was certain before the end came, and what never ran cannot have kept its promises
+            return Ruling.INVALID
+        return worst(rulings) if rulings else Ruling.PASS
+
+    def _evidence_text(self) -> str:
+        if self.confidence is None:
+            return "point"
+        runs = len(self.evidence.runs)
+        return f"{runs} run{'' if runs == 1 else 's'}, {self.confidence * 100:g}%"
+
+    # ----------------------------------------------------------------------------------------------------
+    # targets
+
+    def _targets(self, check: Check) -> Iterator[Target]:
+        """Yield a target for each tenant, GPU and node that the check's selectors stand for."""
+        expression = check.expression
+        tenants: list[str | None] = [expression.tenant]
+        if expression.tenant == "*":
+            tenants = list(self.evidence.tenants)
+        places: list[tuple[str | None, int | None]] = [
+            (expression.node, None if expression.gpu is None else _index(expression.gpu))
+        ]
+        if "*" in (expression.gpu, expression.node):
+            places = sorted(
+                {
+                    (
+                        None if expression.node is None else node,
+                        None if expression.gpu is None else gpu,
+                    )
+                    for node, gpu in self.docket.places()
+                    if expression.node in (None, "*", node)
+                    and expression.gpu in (None, "*", str(gpu))
+                },
+                key=str,
+            )
+        # a wildcard that stands for nothing must not make its check disappear
+        for tenant in tenants or [None]:
+            for node, gpu in places or [(None, None)]:
+                # with GPUs of several nodes, the node belongs to the GPU's name
+                for full_node in self._nodes(expression.gpu, node, gpu):
+                    yield Target(check=check, tenant=tenant, gpu=gpu, node=full_node)
+
+    def _nodes(
+        self, selector: str | None, node: str | None, gpu: int | None
+    ) -> Sequence[str | None]:
+        if selector != "*" or node is not None:
+            return [node]
+        return sorted({name for name, index in self.docket.places() if index == gpu}) or [None]
+
+    # ----------------------------------------------------------------------------------------------------
+    # one check
+
+    def _rule(self, target: Target) -> _Ruled:
+        expression = target.check.expression
+        if self.evidence.aborted is not None and self.evidence.aborted == target.check.name:
+            return _Ruled(
+                target=target,
+                finding=self._aborted(target),
+                limit=expression.limit.value,
+                from_sent=None,
+            )
+        if expression.limit.relative:
+            limit, finding = self._beside_baseline(target)
+            if finding is not None or limit is None:
+                assert finding is not None
+                return _Ruled(target=target, finding=finding, limit=None, from_sent=None)
+            confidence = None
+        else:
+            assert expression.limit.value is not None
+            limit, confidence = expression.limit.value, self.confidence
+        finding = self._find(self.docket, target, limit, confidence)
+        if expression.limit.relative:
+            finding = self._compared(finding)
+        from_sent = None
+        if self.punctual is not None and _suffers_from_lateness(target):
+            from_sent = self._find(self.punctual, target, limit, confidence).ruling
+        return _Ruled(target=target, finding=finding, limit=limit, from_sent=from_sent)
+
+    def _find(
+        self, docket: Docket, target: Target, limit: float, confidence: float | None
+    ) -> Finding:
+        if self.stopped is None:
+            return find(docket, target, limit, confidence)
+        certain = certain_failure(docket, target, limit, confidence, self.runs)
+        if certain is not None:
+            return certain
+        seen = find(docket, target, limit, confidence)
+        because = f"{target} was not broken for certain when {self.stopped}"
+        if seen.measured is not None and seen.measured.value is not None:
+            because += f"; until then {seen.because}"
+        return replace(
+            seen,
+            ruling=Ruling.INCONCLUSIVE,
+            because=because,
+            mend="run it to its end",
+            warning=None,
+        )
+
+    def _aborted(self, target: Target) -> Finding:
+        """Return the FAIL of the check that ended the run; of a check on each tenant, only those that broke it."""
+        check = target.check
+        limit = check.expression.limit.value
+        assert limit is not None, "a limit beside a baseline has no abort_after"
+        seen = find(self.docket, target, limit, None)
+        others = [other for other in self._targets(check) if other != target]
+        if seen.ruling is not Ruling.FAIL and any(
+            find(self.docket, other, limit, None).ruling is Ruling.FAIL for other in others
+        ):
+            because = f"{target} was not broken for certain when another tenant ended the run"
+            return replace(
+                seen,
+                ruling=Ruling.INCONCLUSIVE,
+                because=because,
+                mend="run it to its end",
+                warning=None,
+            )
+        after = (
+            "" if check.abort_after_ns is None else f" for {format_duration(check.abort_after_ns)}"
+        )
+        until = "" if seen.measured is None else f"; over the whole of it {seen.because}"
+        because = f"{target} was broken{after}, and the run was stopped for it{until}"
+        return replace(seen, ruling=Ruling.FAIL, because=because, mend=None, warning=None)
+
+    def _beside_baseline(self, target: Target) -> tuple[float | None, Finding | None]:
+        """Return the limit that the baseline sets, or the finding where it sets none."""
+        expression = target.check.expression
+        if self.baseline is None:
+            return None, Finding(
+                ruling=Ruling.SKIPPED,
+                measured=None,
+                because=f"{target} was not compared: there is no baseline yet",
+                mend="pin one with `tailgate baseline pin RUN`, and give --baseline",
+            )
+        name = self.baseline.name
+        reasons = objections(self.baseline, self.evidence.subject)
+        if reasons:
+            return None, unknown(
+                f"{target} cannot be compared with baseline {name}: {'; '.join(reasons)}",
+                "pin a baseline of this engine, model, GPUs and schedule",
+            )
+        past = past_value(
+            self.baseline, expression, tenant=target.tenant, gpu=target.gpu, node=target.node
+        )
+        if past.value is None:
+            return None, unknown(
+                f"{target} cannot be compared with baseline {name}: {past.why}", "pin another run"
+            )
+        return expression.limit.beside(past.value, expression.upper), None
+
+    def _compared(self, finding: Finding) -> Finding:
+        assert self.baseline is not None
+        then, now = self.baseline.subject.engine_version, self.evidence.subject.engine_version
+        versions = (
+            ""
+            if then == now
+            else f" (engine version {then or 'unknown'} then, {now or 'unknown'} now)"
+        )
+        beside = (
+            f"the limit is set by baseline {self.baseline.name}{versions}, compared point to point"
+        )
+        return replace(finding, because=f"{finding.because}; {beside}")
+
+    # ----------------------------------------------------------------------------------------------------
+    # beside the checks
+
+    def _held_back(self) -> str | None:
+        return (
+            None if self.docket.columns is None else held_back(self.docket.columns, self.evidence)
+        )
+
+    def _warnings(self, ruled: Sequence[_Ruled]) -> Iterator[str]:
+        for one in ruled:
+            if one.finding.warning is not None:
+                yield one.finding.warning
+            if one.finding.ruling is Ruling.SKIPPED:
+                yield f"SKIPPED: {one.finding.because}; {one.finding.mend}"
+            if one.target.check.level == "should" and not self.strict:
+                if one.finding.ruling in (Ruling.FAIL, Ruling.INCONCLUSIVE):
+                    yield f"should {one.finding.ruling}: {one.finding.because}"
+                if one.from_sent is not None and one.from_sent is not one.finding.ruling:
+                    yield (
+                        f"{one.target} is {one.finding.ruling} from when requests were due and"
+                        f" {one.from_sent} from when they were sent: the generators were late"
+                    )
+        if self.evidence.constant_rate and self.docket.columns is not None:
+            unsettled = unsettled_runs(self.docket.columns, self.evidence.window.warmup_ns)
+            for run, seen in unsettled.items():
+                yield f"no steady state in run {run}: {seen}; a longer warm-up may help"
+        aborted = self.evidence.aborted
+        if aborted is not None and all(check.name != aborted for check in self.sla.checks):
+            names = [check.name for check in self.sla.checks]
+            yield f"the run was aborted by {aborted!r}, which this SLA does not hold; {nearest(aborted, names)}"
+
+
+def _index(gpu: str) -> int | None:
+    return None if gpu == "*" else int(gpu)
+
+
+def _stopped(evidence: Evidence) -> str | None:
+    """Return, in words that follow "when", why the evidence stops before its plan; None if it does not."""
+    if evidence.aborted is not None:
+        return f"{evidence.aborted} ended the run"
+    if evidence.cut is not None:
+        return f"the run was cut ({evidence.cut})"
+    if not evidence.sealed:
+        return "the record of the run broke off"
+    if evidence.engine_fault is not None and not all(span.finished for span in evidence.runs):
+        return f"the engine failed ({evidence.engine_fault})"
+    return None
+
+
+def _suffers_from_lateness(target: Target) -> bool:
+    metric: Metric = target.check.expression.metric
+    match metric:
+        case Latency():
+            return metric.clock == "due"
+        case Ratio():
+            return any(bound.latency.clock == "due" for bound in target.check.expression.bounds)
+        case _:
+            return False
+
+
+def _twice(ruled: Sequence[_Ruled]) -> list[Twice]:
+    return [
+        Twice(
+            target=one.target,
+            limit=one.limit,
+            from_due=one.finding.ruling,
+            from_sent=one.from_sent,
+        )
+        for one in ruled
+        if one.limit is not None
+    ]
+
+
+def _check_ruling(one: _Ruled) -> CheckRuling:
+    check, finding = one.target.check, one.finding
+    expression = check.expression
+    return CheckRuling(
+        expr=expression.text,
+        name=check.name,
+        level=check.level,
+        tenant=one.target.tenant,
+        gpu=one.target.gpu,
+        node=one.target.node,
+        phase=expression.phase,
+        ruling=finding.ruling,
+        measured=finding.measured,
+        limit=_base_limit(one),
+        because=finding.because,
+        mend=finding.mend,
+        file=str(check.spot.path),
+        line=check.spot.line,
+    )
+
+
+def _base_limit(one: _Ruled) -> float | None:
+    """Return the limit in the unit of what was measured: a share of a GPU is that GPU's bytes."""
+    expression = one.target.check.expression
+    limit = one.finding.limit_bytes if expression.limit.of_gpu else one.limit
+    return None if limit is None else base_units(expression.metric.unit, limit)

@@ -1,0 +1,279 @@
+"""Whether the instrument was fit to measure: INVALID is about us, never about the engine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from profiles.units import NS_PER, format_duration, format_share
+from slas.columns import MISSING, UNBOUNDED, Columns, Ints
+from slas.docket import Docket, Target
+from slas.evidence import Evidence, HealthSample
+from slas.histogram import rank_of
+from slas.quantity import Clock, Latency
+from slas.ruling import Health, Ruling
+
+_NS_PER_S = NS_PER["s"]
+_NS_PER_US = NS_PER["us"]
+_TOLERATED = 0.1
+"""The share of the tightest limit that the instrument's own slowness may reach at its p99."""
+_BUSY = 0.01
+"""Steal or run-queue wait below this share of a second explains nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Twice:
+    """A check ruled from due and, as if the instrument had been on time, from sent."""
+
+    target: Target
+    limit: float
+    from_due: Ruling
+    from_sent: Ruling | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Times:
+    p50_ns: int | None
+    p99_ns: int | None
+    max_ns: int | None
+
+
+def examine(docket: Docket, twice: Sequence[Twice], *, stopped: bool) -> Health:
+    """Return the instrument's health. ``twice`` holds the checks that decide the verdict.
+
+    ``stopped`` says that the run ended before its plan for a known reason, so that what was not sent is no
+    fault of the generators.
+    """
+    evidence = docket.evidence
+    lateness = _lateness(docket)
+    window = _within_window(evidence)
+    lag = _times(np.fromiter((ns for s in window for ns in s.loop_lag_ns), dtype=np.int64))
+    reasons = list(evidence.invalid)
+    if not stopped:
+        reasons += _undelivered(docket)
+        reasons += _unfinished(evidence)
+    reasons += _nothing_due(docket)
+    slow = [
+        *_differing(twice),
+        *_too_slow("lateness", lateness, _tightest(twice, "due")),
+        *_too_slow("event-loop lag", lag, _tightest(twice, "gap")),
+        *_unwatched(docket, window, _tightest(twice, "gap")),
+    ]
+    return Health(
+        fit=not reasons and not slow,
+        reasons=(*reasons, *slow),
+        causes=_causes(window),
+        mend=_mend(bool(slow), bool(reasons)),
+        lateness_p50_s=_seconds(lateness.p50_ns),
+        lateness_p99_s=_seconds(lateness.p99_ns),
+        lateness_max_s=_seconds(lateness.max_ns),
+        loop_lag_p99_s=_seconds(lag.p99_ns),
+        loop_lag_max_s=_seconds(lag.max_ns),
+        unsent=0 if docket.columns is None else int(docket.columns.unsent.sum()),
+        steal_share_max=max(
+            (s.steal_share for s in window if s.steal_share is not None), default=None
+        ),
+        run_queue_share_max=max(
+            (s.run_queue_ns / _NS_PER_S for s in window if s.run_queue_ns is not None), default=None
+        ),
+    )
+
+
+def _mend(slow: bool, faulty: bool) -> str | None:
+    if slow:
+        return (
+            "give the generators cores of their own (another machine, or more of them with --generators),"
+            " or promise less tightly"
+        )
+    return "run again" if faulty else None
+
+
+def _seconds(ns: int | None) -> float | None:
+    return None if ns is None else ns / _NS_PER_S
+
+
+def _times(values_ns: Ints) -> _Times:
+    if values_ns.size == 0:
+        return _Times(p50_ns=None, p99_ns=None, max_ns=None)
+    ordered = np.sort(values_ns)
+
+    def at(share: float) -> int:
+        return int(ordered[rank_of(share, ordered.size) - 1])
+
+    return _Times(p50_ns=at(0.5), p99_ns=at(0.99), max_ns=at(1.0))
+
+
+def _lateness(docket: Docket) -> _Times:
+    """Return how late the requests of the measured window were sent; the unsent are counted elsewhere."""
+    columns = docket.columns
+    if columns is not None:
+        late = columns.lateness_ns[columns.measured]
+        return _times(late[(late != MISSING) & (late != UNBOUNDED)])
+    assert docket.summaries is not None
+    kept = next(
+        (
+            m
+            for m in docket.summaries.measurements
+            if m.metric == "lateness" and m.tenant is None and m.phase is None and m.run is None
+        ),
+        None,
+    )
+    if kept is None or kept.p50 is None:
+        return _Times(p50_ns=None, p99_ns=None, max_ns=None)
+
+    def ns(seconds: float | None) -> int | None:
+        return None if seconds is None else round(seconds * _NS_PER_S)
+
+    return _Times(p50_ns=ns(kept.p50), p99_ns=ns(kept.p99), max_ns=ns(kept.max))
+
+
+def _within_window(evidence: Evidence) -> list[HealthSample]:
+    """Return the seconds of the generators that touch the measured window; a sample's stamp is its end."""
+    start_ns = evidence.window.warmup_ns
+    end_ns = start_ns + evidence.window.duration_ns + _NS_PER_S
+    return [sample for sample in evidence.health if start_ns < sample.at_ns <= end_ns]
+
+
+# ---------------------------------------------------------------------------------------------------------
+# reasons
+
+
+def _undelivered(docket: Docket) -> Iterable[str]:
+    """Yield what of the schedule was not sent, or is not accounted for, by our own fault."""
+    columns, evidence = docket.columns, docket.evidence
+    if columns is None:
+        return
+    for span in evidence.runs:
+        mine = columns.run == columns.runs.index(span.run)
+        for tenant, planned in sorted(span.planned.items()):
+            rows = int((mine & columns.of_tenant(tenant)).sum())
+            if rows != planned:
+                yield (
+                    f"run {span.run}: {planned:,} requests of {tenant} were planned, and {rows:,} are"
+                    " accounted for"
+                )
+    twins = len(evidence.rows) - len(
+        {(row.run, row.tenant, row.session, row.turn, row.ordinal) for row in evidence.rows}
+    )
+    if twins:
+        yield f"{twins:,} requests are recorded twice"
+    ours = _unsent_by_us(evidence)
+    if ours:
+        total = ours.total()
+        why, _ = ours.most_common(1)[0]
+        yield f"{total:,} requests that were due were not sent: {why}"
+
+
+def _unsent_by_us(evidence: Evidence) -> Counter[str]:
+    """Count why requests were not sent, but for the later turns of sessions that the engine broke."""
+    unsent = [row for row in evidence.rows if row.outcome == "unsent"]
+    if not unsent:
+        return Counter()
+    broken: dict[tuple[int, str, str], int] = {}
+    for row in evidence.rows:
+        if row.outcome not in ("completed", "unsent"):
+            key = (row.run, row.tenant, row.session)
+            broken[key] = min(broken.get(key, row.turn), row.turn)
+    return Counter(
+        row.why or "no reason recorded"
+        for row in unsent
+        if not row.turn > broken.get((row.run, row.tenant, row.session), row.turn)
+    )
+
+
+def _unfinished(evidence: Evidence) -> Iterable[str]:
+    for span in evidence.runs:
+        if not span.finished:
+            yield f"run {span.run} did not finish: a generator never said its last word"
+
+
+def _nothing_due(docket: Docket) -> Iterable[str]:
+    columns = docket.columns
+    if columns is None:
+        assert docket.summaries is not None
+        if not any(m.count for m in docket.summaries.measurements if m.metric == "error_rate"):
+            yield "nothing was due in the measured window"
+    elif not columns.measured.any() and held_back(columns, docket.evidence) is None:
+        yield "nothing was due in the measured window"
+
+
+def held_back(columns: Columns, evidence: Evidence) -> str | None:
+    """Return how an engine kept a closed loop from ever coming due in the measured window; None if it did not."""
+    if columns.measured.any() or not evidence.closed_loop:
+        return None
+    early = columns.due_ns < columns.window_start_ns
+    held = early & ((columns.done_ns >= columns.window_start_ns) | ~columns.completed)
+    held &= ~columns.unsent
+    if not held.any():
+        return None
+    return (
+        f"none of the {int(held.sum()):,} requests sent in the warm-up was answered before it ended, so"
+        " that no other came due"
+    )
+
+
+def _tightest(twice: Iterable[Twice], clock: Clock) -> tuple[str, float] | None:
+    """Return (what, ns) of the tightest limit on latencies of a clock, bounds of goodput included."""
+    limits: list[tuple[float, str]] = []
+    for ruled in twice:
+        expression = ruled.target.check.expression
+        for bound in expression.bounds:
+            if bound.latency.clock == clock:
+                limits.append((bound.limit_ns, f"{bound.latency.name} in goodput"))
+        metric = expression.metric
+        if isinstance(metric, Latency) and metric.clock == clock:
+            limits.append((ruled.limit, str(ruled.target)))
+    if not limits:
+        return None
+    limit, what = min(limits)
+    return what, limit
+
+
+def _too_slow(what: str, times: _Times, tightest: tuple[str, float] | None) -> Iterable[str]:
+    if tightest is None or times.p99_ns is None:
+        return
+    name, limit = tightest
+    if times.p99_ns > _TOLERATED * limit:
+        yield (
+            f"{what} p99 is {format_duration(times.p99_ns)}, more than a tenth of the tightest limit"
+            f" ({name}: {format_duration(limit)})"
+        )
+
+
+def _differing(twice: Iterable[Twice]) -> Iterable[str]:
+    for ruled in twice:
+        if ruled.from_sent is not None and ruled.from_sent is not ruled.from_due:
+            yield (
+                f"{ruled.target} is {ruled.from_due} from when requests were due and {ruled.from_sent}"
+                " from when they were sent"
+            )
+
+
+def _unwatched(
+    docket: Docket, window: Sequence[HealthSample], tightest: tuple[str, float] | None
+) -> Iterable[str]:
+    # without rows the run is old, and what its generators said of themselves may be gone with them
+    if (
+        docket.columns is not None
+        and tightest is not None
+        and not any(s.loop_lag_ns for s in window)
+    ):
+        yield f"the generators did not report their event-loop lag, on which {tightest[0]} depends"
+
+
+def _causes(window: Sequence[HealthSample]) -> tuple[str, ...]:
+    causes = []
+    steal = max((s.steal_share for s in window if s.steal_share is not None), default=0.0)
+    if steal > _BUSY:
+        causes.append(
+            f"other machines on this host took up to {format_share(steal)} of the CPU (steal)"
+        )
+    waits = [s.run_queue_ns / _NS_PER_S for s in window if s.run_queue_ns is not None]
+    if waits and max(waits) > _BUSY:
+        causes.append(
+            f"a generator waited up to {format_share(max(waits))} of a second for a core (run queue)"
+        )
+    return tuple(causes)
