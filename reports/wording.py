@@ -136,6 +136,18 @@ def reasons(verdict: Verdict) -> list[str]:
     return said
 
 
+def printable(words: str) -> str:
+    r"""Return the words on one line, without anything that could steer a terminal: it is shown as an escape.
+
+    >>> printable("a\x1b[0m\nb")
+    'a\\x1b[0m b'
+    """
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in " ".join(words.split())
+    )
+
+
 def tally(checks: Sequence[CheckRuling]) -> str:
     """Return how many checks had which ruling, worst first: ``1 FAIL, 3 PASS``."""
     found = [check.ruling for check in checks]

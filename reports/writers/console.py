@@ -17,6 +17,7 @@ from reports.wording import (
     headline,
     limit,
     measured,
+    printable,
     quantity,
     reasons,
     tally,
@@ -51,18 +52,17 @@ def plain(report: Report) -> list[str]:
     lines = [f"{verdict.ruling}: {headline(report)}"]
     if report.manifest.simulated:
         lines.append(f"  {SIMULATED}")
-    lines += [f"  {reason}" for reason in reasons(verdict)]
+    lines += [f"  {printable(reason)}" for reason in reasons(verdict)]
     for check in by_weight(verdict.checks):
         lines.append(
-            f"{check.ruling:<12} {check.level:<6} {check.expr}  ({whom(check)})"
+            f"{check.ruling:<12} {check.level:<6} {printable(check.expr)}  ({printable(whom(check))})"
             f"  measured {measured(check)}, limit {limit(check)}, {used(check)} of it, {counts(check)}"
         )
         if check.ruling is not Ruling.PASS:
-            lines.append(f"             {check.because}")
+            lines.append(f"             {printable(check.because)}")
             if check.mend is not None:
-                lines.append(f"             mend: {check.mend}")
-    lines += [f"{name}: {said}" for name, said in _footer(report)]
-    return [_one_line(line) for line in lines]
+                lines.append(f"             mend: {printable(check.mend)}")
+    return lines + [f"{name}: {printable(said)}" for name, said in _footer(report)]
 
 
 def _page(report: Report) -> RenderableType:
@@ -71,7 +71,7 @@ def _page(report: Report) -> RenderableType:
     top = [Text.assemble((f" {verdict.ruling} ", f"{colour} reverse"), f"  {headline(report)}")]
     if report.manifest.simulated:
         top.append(Text(SIMULATED, style="dim"))
-    top += [Text(_one_line(reason), style=colour) for reason in reasons(verdict)]
+    top += [Text(printable(reason), style=colour) for reason in reasons(verdict)]
     parts: list[RenderableType] = [Panel(Group(*top), border_style=colour, expand=False)]
     if verdict.checks:
         parts.append(_checks(by_weight(verdict.checks)))
@@ -80,7 +80,7 @@ def _page(report: Report) -> RenderableType:
     notes.add_column(style="dim")
     notes.add_column()
     for name, said in _footer(report):
-        notes.add_row(name, Text(_one_line(said)))
+        notes.add_row(name, Text(printable(said)))
     return Group(*parts, Text(), notes)
 
 
@@ -96,9 +96,9 @@ def _checks(checks: Sequence[CheckRuling]) -> Table:
         table.add_row(
             Text(check.ruling, style=COLOUR[check.ruling]),
             Text.assemble(
-                _one_line(check.expr), ("  should" if check.level == "should" else "", "dim")
+                printable(check.expr), ("  should" if check.level == "should" else "", "dim")
             ),
-            Text(whom(check)),
+            Text(printable(whom(check))),
             Text(measured(check).replace(" [", "\n[")),
             Text(limit(check)),
             Text(used(check)),
@@ -110,11 +110,11 @@ def _why(check: CheckRuling) -> RenderableType:
     lines = Text.assemble(
         "\n",
         (check.ruling, COLOUR[check.ruling]),
-        f"  {_one_line(check.expr)} ({whom(check)})",
-        f"\n{_one_line(check.because)}",
+        f"  {printable(check.expr)} ({printable(whom(check))})",
+        f"\n{printable(check.because)}",
     )
     if check.mend is not None:
-        lines.append(f"\nmend: {_one_line(check.mend)}", style="italic")
+        lines.append(f"\nmend: {printable(check.mend)}", style="italic")
     return lines
 
 
@@ -135,11 +135,3 @@ def _footer(report: Report) -> list[tuple[str, str]]:
         lines.append(("mend", health.mend))
     lines += [("warning", warning) for warning in (*report.manifest.warnings, *verdict.warnings)]
     return lines
-
-
-def _one_line(words: str) -> str:
-    """Return the words without anything that could steer a terminal or break a line."""
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
-        for letter in words
-    )

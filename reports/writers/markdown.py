@@ -13,6 +13,7 @@ from reports.wording import (
     headline,
     limit,
     measured,
+    printable,
     quantity,
     reasons,
     tally,
@@ -176,13 +177,13 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def text(words: str) -> str:
-    r"""Return words that Markdown, HTML and mentions leave alone, on one line.
+    r"""Return words in which Markdown, HTML and GitHub find no markup, link or mention, on one line.
 
     >>> text("<b>|@all*")
     '&lt;b&gt;\\|\\@all\\*'
     """
-    plain = words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return _SPECIAL.sub(r"\\\1", " ".join(plain.split()))
+    plain = printable(words).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _SPECIAL.sub(r"\\\1", plain).replace("://", ":\\//")
 
 
 def code(words: str) -> str:

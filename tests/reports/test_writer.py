@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import pytest
+
+from reports import writer
+from reports.report import Report, Writer
+from reports.rundir import read_summaries
+from reports.writer import WRITERS, all_writers, write_all
+
+
+@pytest.fixture(autouse=True)
+def _forget_plug_ins() -> Any:
+    all_writers.cache_clear()
+    yield
+    all_writers.cache_clear()
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_every_writer_is_a_pure_function_of_the_report(name: str, report: Report) -> None:
+    found = WRITERS[name]
+    assert found.render(report) == found.render(report)
+    assert b"simulated" in found.render(report) or name == "measurements"
+    assert "/" not in found.file
+
+
+def test_every_file_of_a_run_is_written(report: Report) -> None:
+    paths = write_all(report)
+    assert {path.name for path in paths} == {
+        "verdict.json",
+        "measurements.json",
+        "report.html",
+        "junit.xml",
+        "summary.md",
+        "metrics.txt",
+    }
+    assert all(path.stat().st_size for path in paths)
+    assert paths[-1].name == "verdict.json"
+    assert read_summaries(report.run_dir.path).measurements == report.measurements
+
+
+class Loaded:
+    """Stands where a plug-in's module would be."""
+
+    good = Writer(file="carbon.json", render=lambda report: b"{}")
+    taken = Writer(file="junit.xml", render=lambda report: b"")
+    other = 7
+
+
+def offer(monkeypatch: pytest.MonkeyPatch, name: str, attribute: str) -> None:
+    point = EntryPoint(name=name, value=f"{__name__}:Loaded.{attribute}", group="tailgate.writers")
+    monkeypatch.setattr(writer, "entry_points", lambda group: [point])
+
+
+def test_outsiders_bring_writers(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    offer(monkeypatch, "carbon", "good")
+    assert (report.run_dir.path / "carbon.json") in write_all(report)
+
+
+@pytest.mark.parametrize(
+    ("name", "attribute", "said"),
+    [
+        ("html", "good", "is taken"),
+        ("carbon", "taken", "is taken"),
+        ("carbon", "other", "is no reports.report.Writer"),
+    ],
+)
+def test_outsiders_take_no_name_and_no_file(
+    name: str, attribute: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer(monkeypatch, name, attribute)
+    with pytest.raises(ValueError, match=said):
+        all_writers()
+
+
+def test_report_is_a_value(report: Report) -> None:
+    assert replace(report, exit_code=0).exit_code == 0

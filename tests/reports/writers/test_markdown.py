@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from reports.report import Report
+from reports.writers.markdown import LARGEST_BYTES, render
+from slas.regression import Baseline
+from tests.reports.hostile import WORDS, with_words
+
+
+def test_ruling_comes_first_and_checks_are_a_table(report: Report) -> None:
+    lines = render(report).decode().splitlines()
+    assert lines[0] == "## ❌ FAIL: a promise was broken (exit 99)"
+    assert "simulated" in lines[2]
+    table = [line for line in lines if line.startswith("|")]
+    assert "471 ms" in table[2]
+    assert "300 ms" in table[2]
+    assert "157 %" in table[2]
+    assert any(line.startswith("- ❌ <code>ttft.p99{tenant=chat}") for line in lines)
+    assert any("**Mend:** lower the burst factor" in line for line in lines)
+
+
+def test_change_against_the_baseline_is_shown(report: Report) -> None:
+    before = tuple(
+        replace(found, p99=None if found.p99 is None else found.p99 / 2, p50=None)
+        for found in report.measurements
+    )
+    baseline = Baseline(name="main", subject=report.evidence.subject, runs=1, measurements=before)
+    text = render(replace(report, baseline=baseline)).decode()
+    assert "### Against baseline main" in text
+    assert re.search(r"\| <code>itl\.p99</code> \| batch \| .* \| \+100\.0% \|", text)
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_hostile_words_make_no_row_no_tag_and_no_link(words: str, report: Report) -> None:
+    text = render(with_words(report, words)).decode()
+    assert set(re.findall(r"<(/?[a-zA-Z!][a-z-]*)", text)) <= {
+        "code", "/code", "sub", "/sub", "details", "/details", "summary", "/summary",
+    }  # fmt: skip
+    assert re.search(r"(?<!\\)\]\(", text) is None
+    assert "://" not in text
+    for line in text.splitlines():
+        if line.startswith("| ") and "FAIL" in line:
+            assert len(re.findall(r"(?<!\\)\|", line)) == 9
+    assert "\x1b" not in text
+
+
+def test_summary_fits_what_github_takes(report: Report) -> None:
+    check = replace(report.verdict.checks[0], because="x" * 5000)
+    big = replace(report, verdict=replace(report.verdict, checks=(check,) * 400))
+    text = render(big)
+    assert len(text) <= LARGEST_BYTES + 100
+    assert b"more lines are in verdict.json" in text
