@@ -6,6 +6,8 @@ the group ``tailgate.arrivals`` that names a subclass of ``profiles.process.Arri
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
 from typing import Annotated, Any
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -17,7 +19,7 @@ from profiles.arrivals.gamma import Gamma
 from profiles.arrivals.on_off import OnOff
 from profiles.arrivals.poisson import Poisson
 from profiles.process import Arrival
-from profiles.sheet import RefusalError, nearest, validate
+from profiles.sheet import RefusalError, nearest, shown, validate
 from profiles.shelf import shelve
 
 ARRIVALS: dict[str, type[Arrival]] = {
@@ -30,7 +32,8 @@ ARRIVALS: dict[str, type[Arrival]] = {
 LATER = frozenset({"weibull", "mmpp", "nhpp"})
 
 
-def arrivals() -> dict[str, type[Arrival]]:
+@cache
+def arrivals() -> Mapping[str, type[Arrival]]:
     """Return every arrival model by name, other packages' included.
 
     Raises ShelfError when two have one name.
@@ -44,16 +47,20 @@ def _chosen(value: Any) -> Arrival:
     models = arrivals()
     form = "write {model: " + " | ".join(models) + "}"
     if not isinstance(value, dict):
-        raise RefusalError(f"expected an arrival model, got {value!r}", form)
+        raise RefusalError(f"expected an arrival model, got {shown(value)}", form)
     name = value.get("model")
     if name is None:
         raise RefusalError("required and not given", form, ("model",))
     if not isinstance(name, str):
-        raise RefusalError(f"expected the name of an arrival model, got {name!r}", form, ("model",))
+        raise RefusalError(
+            f"expected the name of an arrival model, got {shown(name)}", form, ("model",)
+        )
     if name in LATER and name not in models:
-        raise RefusalError(f"{name!r} is not yet supported", form, ("model",))
+        raise RefusalError(f"{shown(name)} is not yet supported", form, ("model",))
     if name not in models:
-        raise RefusalError(f"unknown arrival model {name!r}", nearest(name, models), ("model",))
+        raise RefusalError(
+            f"unknown arrival model {shown(name)}", nearest(name, models), ("model",)
+        )
     return validate(models[name], value)
 
 

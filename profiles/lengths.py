@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from profiles.sheet import RefusalError, Strict
+from profiles.sheet import RefusalError, Strict, shown
 
 MOST_TOKENS = 10_000_000
 # the standard normal's 95th percentile
@@ -141,7 +141,7 @@ def _bare_number_is_fixed(value: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool):
         return {"fixed": value}
     raise RefusalError(
-        f"expected lengths in tokens, got {value!r}",
+        f"expected lengths in tokens, got {shown(value)}",
         "write a whole number, {median: 512, p95: 2000} or {min: 100, max: 200}",
     )
 

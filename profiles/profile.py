@@ -19,6 +19,7 @@ from profiles.sheet import (
     Strict,
     nearest,
     read,
+    shown,
 )
 from profiles.surge import Surge, Tempo
 from profiles.tenant import Name, Tenant, TenantSheet
@@ -254,12 +255,12 @@ def _across(data: Any) -> Iterator[tuple[FieldPath, str, str]]:
             if not isinstance(name, str):
                 continue
             if name in seen:
-                yield where, f"tenant {name!r} is named twice", "keep one"
+                yield where, f"tenant {shown(name)} is named twice", "keep one"
             elif name not in tenants:
-                yield where, f"unknown tenant {name!r}", nearest(name, tenants)
+                yield where, f"unknown tenant {shown(name)}", nearest(name, tenants)
             elif "concurrency" in _keys(tenants[name]):
                 mend = "name a tenant with a rate or a trace"
-                yield where, f"tenant {name!r} is a closed loop and cannot surge", mend
+                yield where, f"tenant {shown(name)} is a closed loop and cannot surge", mend
             seen.add(name)
 
 

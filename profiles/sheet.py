@@ -29,6 +29,8 @@ from profiles.units import UnitError
 
 LARGEST_SHEET_BYTES = 256 * 1024
 DEEPEST = 24
+_SHOWN_FAULTS = 100
+_SHOWN_LETTERS = 80
 Room = Literal["profiles", "slas", "launchers"]
 FieldPath = tuple[str | int, ...]
 
@@ -71,7 +73,10 @@ class SheetError(Exception):
         super().__init__(self.faults)
 
     def __str__(self) -> str:
-        return "\n".join(str(fault) for fault in self.faults)
+        lines = [str(fault) for fault in self.faults[:_SHOWN_FAULTS]]
+        if len(self.faults) > _SHOWN_FAULTS:
+            lines.append(f"and {len(self.faults) - _SHOWN_FAULTS} more faults")
+        return "\n".join(lines)
 
 
 class RefusalError(ValueError):
@@ -195,7 +200,7 @@ class _Node:
         match self.kind:
             case "scalar":
                 bare = not self.quoted and isinstance(_plain(self), bool | int | float)
-                return self.text if bare else repr(self.text)
+                return self.text if bare else shown(self.text)
             case "mapping":
                 return "a mapping"
             case "list":
@@ -212,6 +217,18 @@ class _Stop(Exception):  # noqa: N818 - not an error of its own: it carries one 
     mend: str
 
 
+def shown(value: object) -> str:
+    """Return a value as messages show it: a text in quotes, cut where it grows too long.
+
+    >>> shown("on"), shown(8)
+    ("'on'", '8')
+    """
+    if isinstance(value, str):
+        return repr(value if len(value) <= _SHOWN_LETTERS else value[:_SHOWN_LETTERS] + "...")
+    text = repr(value)
+    return text if len(text) <= _SHOWN_LETTERS else text[:_SHOWN_LETTERS] + "..."
+
+
 def field_name(path: FieldPath) -> str:
     """Return a path as it is shown: ``tenants.chat.rate``, ``must[1]``."""
     name = ""
@@ -219,8 +236,9 @@ def field_name(path: FieldPath) -> str:
         if isinstance(part, int):
             name += f"[{part}]"
         else:
-            shown = part if part.isprintable() and part else repr(part)
-            name += f".{shown}" if name else shown
+            plain = part.isprintable() and 0 < len(part) <= _SHOWN_LETTERS
+            word = part if plain else shown(part)
+            name += f".{word}" if name else word
     return name
 
 
@@ -246,20 +264,23 @@ def _surprise(text: str, resolver: yaml.SafeLoader) -> tuple[str, str] | None:
         return None
     if _WHOLE.fullmatch(text) or _DECIMAL.fullmatch(text):
         if len(text) > _MOST_DIGITS:
-            return f"{text!r} has more than {_MOST_DIGITS} digits", "write a shorter number"
+            return f"{shown(text)} has more than {_MOST_DIGITS} digits", "write a shorter number"
         return None
     if _EXPONENT.fullmatch(text):
         return (
-            f"{text!r} is a number to some YAML readers and a text to others",
+            f"{shown(text)} is a number to some YAML readers and a text to others",
             "write the number out, such as 1000, or quote it",
         )
     if _LEADING_ZERO.fullmatch(text):
         return (
-            f"{text!r} is octal, hexadecimal or decimal, depending on the YAML reader",
+            f"{shown(text)} is octal, hexadecimal or decimal, depending on the YAML reader",
             "write a plain decimal number, or quote it",
         )
     if text in ("y", "Y", "n", "N"):
-        return f"{text!r} is a truth value to some YAML readers", "write true or false, or quote it"
+        return (
+            f"{shown(text)} is a truth value to some YAML readers",
+            "write true or false, or quote it",
+        )
     resolved: str = resolver.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
     tag = resolved.rpartition(":")[2]
     match tag:
@@ -267,18 +288,21 @@ def _surprise(text: str, resolver: yaml.SafeLoader) -> tuple[str, str] | None:
             return "no value given", "give a value or delete the line"
         case "bool":
             return (
-                f"{text!r} is a truth value to some YAML readers",
+                f"{shown(text)} is a truth value to some YAML readers",
                 "write true or false, or quote it",
             )
         case "int" | "float" if ":" in text:
             return (
-                f"{text!r} is a number in base 60 to some YAML readers",
+                f"{shown(text)} is a number in base 60 to some YAML readers",
                 "write a duration with its unit, such as 90s, or quote it",
             )
         case "int" | "float":
-            return f"{text!r} is not a plain number", "write it in digits, such as 1000 or 0.5"
+            return (
+                f"{shown(text)} is not a plain number",
+                "write it in digits, such as 1000 or 0.5",
+            )
         case "timestamp":
-            return f"{text!r} is a date to some YAML readers", "quote it"
+            return f"{shown(text)} is a date to some YAML readers", "quote it"
         case "merge":
             return "merge keys are not read", "write the keys out"
         case "value":
@@ -329,7 +353,7 @@ class _Tree:
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-            said = error.problem or error.context or "not YAML"
+            said = (error.problem or error.context or "not YAML")[:_SHOWN_LETTERS]
             self._add(line, column, (), f"not YAML: {said}", _yaml_mend(said))
             return None
         except (ValueError, OverflowError):
@@ -339,7 +363,7 @@ class _Tree:
             self._add(line, column, (), said, _yaml_mend(""))
             return None
         if root is None:
-            self._add(1, 1, (), "the file is empty", "write a sheet; `tailgate init` has one")
+            self._add(1, 1, (), "the file is empty", "start from a sheet of `tailgate catalogue`")
         return root
 
     def _node(self, event: yaml.Event, path: FieldPath) -> _Node:
@@ -353,9 +377,11 @@ class _Tree:
             event, yaml.ScalarEvent | yaml.MappingStartEvent | yaml.SequenceStartEvent
         )
         if event.anchor is not None:
-            self.refuse(line, column, path, f"anchors are not read: &{event.anchor}", "remove it")
+            self.refuse(
+                line, column, path, f"anchors are not read: {shown(event.anchor)}", "remove it"
+            )
         if event.tag is not None:
-            self.refuse(line, column, path, f"tags are not read: {event.tag}", "remove it")
+            self.refuse(line, column, path, f"tags are not read: {shown(event.tag)}", "remove it")
         if isinstance(event, yaml.ScalarEvent):
             node = self._scalar(event, line, column, path)
         elif isinstance(event, yaml.SequenceStartEvent):
@@ -660,9 +686,9 @@ def _unknown_key(model: type[BaseModel], loc: FieldPath) -> tuple[str, str]:
     key = str(loc[-1])
     owners = _models_at({model}, loc[:-1])
     if any(key in owner.later for owner in owners if issubclass(owner, Strict)):
-        return f"{key!r} is not yet supported", "remove it"
+        return f"{shown(key)} is not yet supported", "remove it"
     known = [info.alias or name for owner in owners for name, info in owner.model_fields.items()]
-    return f"unknown key {key!r}", nearest(key, known)
+    return f"unknown key {shown(key)}", nearest(key, known)
 
 
 def _models_at(models: set[type[BaseModel]], loc: FieldPath) -> set[type[BaseModel]]:
@@ -742,7 +768,10 @@ def _words(detail: ErrorDetails, node: _Node) -> tuple[str, str]:
         return "must not be empty", "give at least one"
     if kind == "string_pattern_mismatch":
         said = detail["loc"][-2] if detail["loc"][-1] == "[key]" else node.text
-        return f"{said!r} does not match {context['pattern']}", "use only those characters"
+        return (
+            f"{shown(said)} does not match {context['pattern']}",
+            "use only those characters",
+        )
     return f"{detail['msg']}, got {node}", "write what the schema asks for (`tailgate schema`)"
 
 

@@ -7,8 +7,9 @@ outside, an entry point of the group ``tailgate.traces``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
@@ -17,7 +18,7 @@ import numpy as np
 from pydantic import AfterValidator, Field
 
 from profiles.lengths import MOST_TOKENS, Empirical
-from profiles.sheet import Duration, RefusalError, Strict, nearest
+from profiles.sheet import Duration, RefusalError, Strict, nearest, shown
 from profiles.shelf import shelve
 from profiles.tracerow import TraceError, TraceRow
 from profiles.traces import azure
@@ -33,7 +34,8 @@ _COARSE_NS = 1_000_000
 _SAMPLE_ROWS = 1024
 
 
-def traces() -> dict[str, TraceFormat]:
+@cache
+def traces() -> Mapping[str, TraceFormat]:
     """Return every trace format by name, other packages' included.
 
     Raises ShelfError when two have one name.
@@ -44,9 +46,11 @@ def traces() -> dict[str, TraceFormat]:
 def _known_format(name: str) -> str:
     formats = traces()
     if name in LATER and name not in formats:
-        raise RefusalError(f"{name!r} is not yet supported", "use one of " + ", ".join(formats))
+        raise RefusalError(
+            f"{shown(name)} is not yet supported", "use one of " + ", ".join(formats)
+        )
     if name not in formats:
-        raise RefusalError(f"unknown trace format {name!r}", nearest(name, formats))
+        raise RefusalError(f"unknown trace format {shown(name)}", nearest(name, formats))
     return name
 
 

@@ -64,6 +64,8 @@ def _read(text: str, pattern: str, what: str, examples: str, bare: str) -> re.Ma
     match = re.fullmatch(pattern, text, flags=re.ASCII)
     if match is not None:
         return match
+    if len(text) > 80:
+        text = text[:80] + "..."
     if re.fullmatch(r"-.*[0-9].*", text):
         raise UnitError(f"negative {what} {text!r}", f"write it without a sign, such as {examples}")
     if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):
