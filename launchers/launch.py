@@ -9,9 +9,10 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
-from launchers.cause import PORT_IN_USE
+from launchers.cause import PORT_IN_USE, recognise
 from launchers.command import Command
 from launchers.engine import Engine, LaunchError, engines
 from launchers.fetch import UnreachableError, fetch, root
@@ -22,6 +23,7 @@ from launchers.ready import (
     Proof,
     Server,
     check_port_is_free,
+    log_tail,
     prove_attached,
     prove_started,
 )
@@ -61,6 +63,7 @@ class Running:
         tree: Tree | None,
         watches: tuple[Watch, ...],
         marks: Mapping[str, str],
+        log: Path,
     ) -> None:
         self.url = server.url
         self.model = server.model
@@ -76,15 +79,22 @@ class Running:
         self._tree = tree
         self._watches = watches
         self._marks = marks
+        self._log = log
         self._stopped = False
         atexit.register(self.stop)
 
     def poll(self) -> str | None:
-        """Return None while the engine runs, else in words how it ended: any end before ``stop`` is a fault."""
+        """Return None while the engine runs, else how it ended, with the cause if its log has a known one.
+
+        Any end before ``stop`` is a fault, one with status 0 too.
+        """
         if self._tree is None or self._stopped:
             return None
         ended = self._tree.poll()
-        return None if ended is None else f"engine {ended}"
+        if ended is None:
+            return None
+        cause = recognise(log_tail(self._log))
+        return f"engine {ended}" if cause is None else f"engine {ended}: {cause.name}"
 
     def wait_idle(self, timeout_ns: int) -> bool:
         """Return True once the engine's own metrics show no request running or waiting; False at the timeout.
@@ -305,6 +315,7 @@ class _Sitting:
             tree=tree,
             watches=watches,
             marks=self._marks("engine"),
+            log=self.run_dir.engine_log,
         )
 
 

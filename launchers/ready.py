@@ -29,6 +29,8 @@ COMPLETION_WITHIN_S = 120.0
 ATTACHED_COMPLETION_WITHIN_S = 30.0
 POLL_EVERY_S = 0.1
 SECOND_NS = 1_000_000_000
+TELL_AFTER_NS = 1 * SECOND_NS
+TELL_EVERY_NS = 10 * SECOND_NS
 
 OnWait = Callable[[str], None]
 
@@ -63,6 +65,22 @@ class Answer:
     mend: str = ""
 
 
+class Waiting:
+    """Decides what of a wait is worth a line: nothing in its first second, then what is new, or 10 s old."""
+
+    def __init__(self) -> None:
+        self._told = ""
+        self._told_ns = 0
+
+    def is_news(self, why: str, passed_ns: int) -> bool:
+        """Say whether to tell, ``passed_ns`` after the wait began, that it goes on because of ``why``."""
+        repeated = why == self._told and passed_ns - self._told_ns < TELL_EVERY_NS
+        if passed_ns < TELL_AFTER_NS or repeated:
+            return False
+        self._told, self._told_ns = why, passed_ns
+        return True
+
+
 def check_port_is_free(place: Place, port: int) -> None:
     """Step 1.
 
@@ -91,7 +109,7 @@ def prove_started(
     Raises LaunchError at once when the process ends or cannot become what was asked for, and at the deadline.
     """
     began_ns = time.monotonic_ns()
-    told_ns, told = 0, ""
+    waiting = Waiting()
     while True:
         ended = tree.poll()
         passed_ns = time.monotonic_ns() - began_ns
@@ -111,10 +129,8 @@ def prove_started(
                 log,
                 "raise ready_within: if it was still loading",
             )
-        words = f"waiting for the engine: {answer.why}"
-        if on_wait is not None and (words != told or time.monotonic_ns() - told_ns > SECOND_NS):
-            on_wait(f"{words} ({passed})")
-            told_ns, told = time.monotonic_ns(), words
+        if on_wait is not None and waiting.is_news(answer.why, passed_ns):
+            on_wait(f"waiting for the engine: {answer.why} ({passed})")
         time.sleep(POLL_EVERY_S)
 
 
@@ -124,17 +140,18 @@ def prove_attached(server: Server, *, within_ns: int, on_wait: OnWait | None) ->
     Raises LaunchError if nobody answers, or if our key or model is refused.
     """
     began_ns = time.monotonic_ns()
+    waiting = Waiting()
     while True:
         answers = _attached_steps(server)
         for answer in answers:
             if answer.outcome == "no":
                 raise LaunchError(answer.why, answer.mend)
         silent = all(answer.outcome == "silence" for answer in answers)
-        settled = answers[-1].outcome == "yes"
-        if settled or time.monotonic_ns() - began_ns >= within_ns:
+        passed_ns = time.monotonic_ns() - began_ns
+        if answers[-1].outcome == "yes" or passed_ns >= within_ns:
             break
-        if on_wait is not None:
-            on_wait(f"waiting for {server.url}: {answers[-1].why}")
+        if on_wait is not None and waiting.is_news(answers[-1].why, passed_ns):
+            on_wait(f"waiting for {server.url}: {answers[-1].why} ({format_duration(passed_ns)})")
         time.sleep(1)
     if silent:
         raise LaunchError(

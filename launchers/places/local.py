@@ -108,7 +108,7 @@ class LocalTree:
         status = self._process.poll()
         self._read()
         if self._ended is None and status is not None:
-            self._ended = f"its supervisor ended with status {status}"
+            self._ended = f"lost its supervisor (status {status})"
         return self._ended
 
     def stop(self) -> str | None:

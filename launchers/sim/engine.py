@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import time
 from collections import deque
-from typing import cast
+from collections.abc import Callable
+from typing import Protocol, cast
 
-from launchers.sim.alarm import Alarm
 from launchers.sim.metrics import Metrics
 from launchers.sim.scheduler import Generation, Scheduler, Step
 from launchers.sim.stream import Owner
@@ -20,20 +18,37 @@ _NS_IN_S = 1_000_000_000
 log = logging.getLogger("tailgate.sim")
 
 
+class Wake(Protocol):
+    """An alarm that can be set to one instant at a time."""
+
+    def set(self, at_ns: int) -> None:
+        """Ring at this instant instead of any set before."""
+        ...
+
+    def close(self) -> None:
+        """Never ring again."""
+        ...
+
+
 class Engine:
     """Takes requests as they come and steps the scheduler, on absolute instants, so that nothing drifts.
 
     A late wake-up delays that step's tokens only: the next step still starts when this one should have ended,
-    and takes in just what had arrived by then.
+    and takes in just what had arrived by then. ``wake`` makes the alarm, ``clock`` is in ns.
     """
 
     def __init__(
-        self, scheduler: Scheduler, metrics: Metrics, loop: asyncio.AbstractEventLoop
+        self,
+        scheduler: Scheduler,
+        metrics: Metrics,
+        *,
+        wake: Callable[[Callable[[], None]], Wake],
+        clock: Callable[[], int],
     ) -> None:
         self.scheduler = scheduler
         self.metrics = metrics
-        self.started_ns = time.monotonic_ns()
-        self._alarm = Alarm(loop, self._ring)
+        self._clock = clock
+        self._alarm = wake(self._ring)
         self._arrived: deque[Generation] = deque()
         self._step: Step | None = None
         self._recent: deque[tuple[int, int]] = deque()  # (end, length) of the last second's steps
@@ -72,7 +87,7 @@ class Engine:
     def settle(self) -> None:
         """Let an idle engine's memory policy see the time pass."""
         if self._step is None:
-            self.scheduler.kv.settle(time.monotonic_ns())
+            self.scheduler.kv.settle(self._clock())
 
     def _next(self, start_ns: int) -> None:
         scheduler, arrived = self.scheduler, self._arrived
@@ -90,7 +105,7 @@ class Engine:
         step = self._step
         if step is None:
             return
-        now_ns = time.monotonic_ns()
+        now_ns = self._clock()
         if now_ns < step.end_ns:
             self._alarm.set(step.end_ns)
             return

@@ -11,9 +11,11 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
+from launchers.sim.alarm import Alarm
 from launchers.sim.engine import Engine
 from launchers.sim.events import Events, compact, whole
 from launchers.sim.fault import Faults
@@ -67,7 +69,12 @@ class Server:
             preset, gpus=settings.gpus, seed=settings.seed, policy=settings.policy
         )
         self._metrics = Metrics(scheduler, model=settings.models[0])
-        self._engine = Engine(scheduler, self._metrics, asyncio.get_running_loop())
+        self._engine = Engine(
+            scheduler,
+            self._metrics,
+            wake=partial(Alarm, asyncio.get_running_loop()),
+            clock=time.monotonic_ns,
+        )
         self._reader = Reader(
             preset=preset,
             models=settings.models,
@@ -136,7 +143,7 @@ class Server:
             connection.reply(404, b'{"detail":"Not Found"}')
             return
         method, answer = page
-        if request.method != method and not (method == "GET" and request.method == "HEAD"):
+        if request.method != method:
             connection.reply(405, b'{"detail":"Method Not Allowed"}', extra=f"allow: {method}\r\n")
             return
         key = self._settings.api_key

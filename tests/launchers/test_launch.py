@@ -123,7 +123,7 @@ def listening(port: int) -> bool:
 
 def test_an_engine_is_started_watched_and_stopped(stage: Stage) -> None:
     before_ns = time.monotonic_ns()
-    running = stage.launch(tiny("--load-s", "0.5", "--say", "hello"))
+    running = stage.launch(tiny("--load-s", "1.6", "--say", "hello"))
     assert before_ns < running.ready_ns < time.monotonic_ns()
     assert running.url.startswith("http://127.0.0.1:")
     assert (running.model, running.version, running.simulated) == ("tiny", "0.33.0", False)
@@ -429,6 +429,9 @@ def test_an_engine_that_leaves_with_status_0_is_a_fault(stage: Stage) -> None:
     running = stage.launch(tiny("--exit-after", "3"))
     assert eventually(lambda: running.poll() is not None)
     assert running.poll() == "engine exited with status 0"
+    with stage.run_dir.engine_log.open("a") as log:
+        log.write("torch.OutOfMemoryError: CUDA out of memory.\n")
+    assert running.poll() == "engine exited with status 0: the GPU is out of memory"
 
 
 def test_a_supervisor_killed_by_9_ends_the_engine_and_is_noticed(stage: Stage) -> None:
