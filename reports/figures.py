@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 from markupsafe import Markup
 
-from profiles.units import format_bytes
+from profiles.units import format_bytes, format_share
 from reports.plot import (
     LEFT,
     Drawing,
@@ -301,18 +301,18 @@ def _vram(
 
 
 def _vram_limits(timeline: Timeline, agreed: Sequence[Promise]) -> dict[float, str]:
+    """Return the memory budgets in bytes; from the sheet, so that they are drawn whatever was ruled."""
     found: dict[float, str] = {}
     for promise in agreed:
-        check = promise.check
-        name = promise.expression.metric.name
-        if name != "vram.peak" or check.limit is None or check.measured is None:
+        budget = promise.expression.limit
+        if promise.expression.metric.name != "vram.peak" or budget.value is None:
             continue
-        if check.measured.unit == "share":
-            for (_, gpu), total in timeline.vram_total_bytes.items():
-                if check.gpu in (None, gpu):
-                    found[check.limit * total] = f"budget {limit(check)}"
-        else:
-            found[check.limit] = f"budget {limit(check)}"
+        if not budget.of_gpu:
+            found[budget.value] = f"budget {format_bytes(budget.value)}"
+            continue
+        for (_, gpu), total in timeline.vram_total_bytes.items():
+            if promise.check.gpu in (None, gpu):
+                found[budget.value * total] = f"budget {format_share(budget.value)}"
     return found
 
 

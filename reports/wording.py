@@ -25,25 +25,25 @@ MEANING = {
 SIMULATED = "simulated: this engine is tailgate's built-in simulation, not a real one"
 
 
-def quantity(unit: str, value: float | None) -> str:
-    """Return a value in a base unit (s, B, share, /s, 1) with three significant digits; ``-`` for none.
+def quantity(unit: str, amount: float | None) -> str:
+    """Return an amount in a base unit (s, B, share, /s, 1) with three significant digits; ``-`` for none.
 
     >>> quantity("s", 0.312), quantity("B", 2**30), quantity("share", 0.05), quantity("1", 3.0)
     ('312 ms', '1.00 GiB', '5.00 %', '3')
     """
-    if value is None:
+    if amount is None:
         return "-"
     match unit:
         case "s":
-            return format_duration(value * 1e9)
+            return format_duration(amount * 1e9)
         case "B":
-            return format_bytes(value)
+            return format_bytes(amount)
         case "share":
-            return format_share(value)
+            return format_share(amount)
         case "/s":
-            return format_rate(value)
+            return format_rate(amount)
         case _:
-            return f"{value:.4g}" if unit == "1" else f"{value:.4g} {unit}"
+            return f"{amount:.4g}" if unit == "1" else f"{amount:.4g} {unit}"
 
 
 def spread_s(**statistics: float | None) -> str:
@@ -52,7 +52,7 @@ def spread_s(**statistics: float | None) -> str:
     >>> spread_s(p50=0.0001, p99=0.002, max=None)
     'p50 100 us, p99 2.00 ms, max -'
     """
-    return ", ".join(f"{name} {quantity('s', value)}" for name, value in statistics.items())
+    return ", ".join(f"{name} {quantity('s', time_s)}" for name, time_s in statistics.items())
 
 
 def unit_of(check: CheckRuling) -> str:
@@ -60,17 +60,26 @@ def unit_of(check: CheckRuling) -> str:
     return "1" if check.measured is None else check.measured.unit
 
 
+def value(check: CheckRuling) -> str:
+    """Return what was measured; ``-`` for nothing."""
+    if check.measured is None:
+        return "-"
+    if check.measured.unbounded:
+        return "above every limit"
+    return quantity(check.measured.unit, check.measured.value)
+
+
+def bounds(check: CheckRuling) -> str | None:
+    """Return the bounds of what was measured, None where the evidence has none."""
+    found = check.measured
+    if found is None or found.unbounded or found.low is None or found.high is None:
+        return None
+    return f"[{quantity(found.unit, found.low)}, {quantity(found.unit, found.high)}]"
+
+
 def measured(check: CheckRuling) -> str:
     """Return what was measured, with its bounds where the evidence has some; ``-`` for nothing."""
-    found = check.measured
-    if found is None:
-        return "-"
-    if found.unbounded:
-        return "above every limit"
-    said = quantity(found.unit, found.value)
-    if found.low is None or found.high is None:
-        return said
-    return f"{said} [{quantity(found.unit, found.low)}, {quantity(found.unit, found.high)}]"
+    return " ".join(filter(None, (value(check), bounds(check))))
 
 
 def limit(check: CheckRuling) -> str:
@@ -134,6 +143,16 @@ def reasons(verdict: Verdict) -> list[str]:
     if verdict.cut is not None:
         said.append(f"the run was cut: {verdict.cut}")
     return said
+
+
+def warnings(report: Report) -> list[str]:
+    """Return what a reader should know beside the rulings, without what a check already says of itself."""
+    said = [check.because for check in report.verdict.checks]
+    return [
+        warning
+        for warning in dict.fromkeys((*report.manifest.warnings, *report.verdict.warnings))
+        if not any(because in warning for because in said)
+    ]
 
 
 def printable(words: str) -> str:

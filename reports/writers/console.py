@@ -12,6 +12,7 @@ from rich.text import Text
 from reports.report import Report
 from reports.wording import (
     SIMULATED,
+    bounds,
     by_weight,
     counts,
     headline,
@@ -22,6 +23,8 @@ from reports.wording import (
     reasons,
     tally,
     used,
+    value,
+    warnings,
     whom,
 )
 from slas.ruling import CheckRuling, Ruling
@@ -99,7 +102,7 @@ def _checks(checks: Sequence[CheckRuling]) -> Table:
                 printable(check.expr), ("  should" if check.level == "should" else "", "dim")
             ),
             Text(printable(whom(check))),
-            Text(measured(check).replace(" [", "\n[")),
+            Text("\n".join(filter(None, (value(check), bounds(check))))),
             Text(limit(check)),
             Text(used(check)),
         )
@@ -133,5 +136,5 @@ def _footer(report: Report) -> list[tuple[str, str]]:
     lines += [("cause", cause) for cause in health.causes if not health.fit]
     if health.mend is not None and not health.fit:
         lines.append(("mend", health.mend))
-    lines += [("warning", warning) for warning in (*report.manifest.warnings, *verdict.warnings)]
+    lines += [("warning", warning) for warning in warnings(report)]
     return lines

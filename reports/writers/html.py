@@ -38,6 +38,7 @@ class CheckLine:
     check: CheckRuling
     whom: str
     measured: str
+    bounds: str | None
     limit: str
     used: str
     bar_percent: float | None
@@ -97,7 +98,7 @@ def render(report: Report) -> bytes:
                 if check.ruling is Ruling.PASS
             ],
             facts=_facts(report),
-            warnings=[*report.manifest.warnings, *verdict.warnings],
+            warnings=wording.warnings(report),
             timelines=[(line.run, timeline_figure(line, agreed)) for line in lines],
             bin_s=max((line.bin_s for line in lines), default=1),
             percentiles=_percentiles(report, agreed),
@@ -114,7 +115,8 @@ def _check_line(check: CheckRuling) -> CheckLine:
     return CheckLine(
         check=check,
         whom=wording.whom(check),
-        measured=wording.measured(check),
+        measured=wording.value(check),
+        bounds=wording.bounds(check),
         limit=wording.limit(check),
         used=wording.used(check),
         bar_percent=None if share is None else round(min(share, 2.0) * 50, 1),

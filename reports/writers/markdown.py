@@ -18,6 +18,7 @@ from reports.wording import (
     reasons,
     tally,
     used,
+    warnings,
     whom,
 )
 from slas.measurement import Measurement
@@ -158,10 +159,7 @@ def _notes(report: Report) -> list[str]:
     if health.mend is not None:
         lines += [f"- mend: {text(health.mend)}"]
     lines += [f"- {text(cause)}" for cause in health.causes]
-    lines += [
-        f"- warning: {text(warning)}"
-        for warning in (*report.manifest.warnings, *report.verdict.warnings)
-    ]
+    lines += [f"- warning: {text(warning)}" for warning in warnings(report)]
     lines += [f"- schedule sha256 `{report.verdict.schedule_sha256}`", "", "</details>", ""]
     return lines
 

@@ -21,7 +21,7 @@ ALLOWED = frozenset(
     {
         *("html", "head", "meta", "title", "style", "body", "main", "header", "section"),
         *("div", "span", "h1", "h2", "h3", "p", "b", "i", "code", "dl", "dt", "dd", "ul", "li"),
-        *("table", "thead", "tbody", "tr", "th", "td", "figure", "figcaption"),
+        *("table", "thead", "tbody", "tr", "th", "td", "br", "figure", "figcaption"),
         *("details", "summary", "svg", "line", "rect", "path", "circle", "text"),
     }
 )
