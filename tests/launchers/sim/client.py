@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -35,10 +36,14 @@ SETTINGS = Settings(
 
 
 @asynccontextmanager
-async def serving(*, faults: dict[str, Any] | None = None, **changes: Any) -> AsyncIterator[int]:
-    """A server with these settings; gives its port."""
+async def serving(
+    *, faults: dict[str, Any] | None = None, send_bytes: int | None = None, **changes: Any
+) -> AsyncIterator[int]:
+    """A server with these settings, and with kernel buffers of ``send_bytes``; gives its port."""
     settings = replace(SETTINGS, faults=Faults(**faults or {}), **changes)
     listening = socket.socket()
+    if send_bytes is not None:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)
     listening.bind((HOST, 0))
     port: int = listening.getsockname()[1]
     task = asyncio.ensure_future(Server(settings).run(listening))
@@ -138,6 +143,14 @@ class Connection:
         except ConnectionError:
             return True
 
+    def reset(self) -> None:
+        """Drop the connection with an RST."""
+        linger = struct.pack("ii", 1, 0)
+        self._writer.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, linger
+        )
+        self._writer.transport.abort()
+
     async def close(self) -> None:
         self._writer.close()
         await asyncio.gather(self._writer.wait_closed(), return_exceptions=True)
@@ -194,6 +207,8 @@ def _whole(data: bytes) -> tuple[Reply, bytes] | None:
         return None
     status, headers = _head(head)
     if headers.get("transfer-encoding") == "chunked":
+        if b"\r\n0\r\n\r\n" not in rest:
+            return None
         body, rest, ended = _dechunk(rest)
         return (Reply(status, headers, body, (), ended=True), rest) if ended else None
     length = int(headers.get("content-length", "0"))

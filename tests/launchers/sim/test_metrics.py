@@ -6,7 +6,7 @@ from launchers.sim.metrics import Histogram, Metrics, dcgm_page
 from launchers.sim.preset import DYNAMIC, STATIC
 from launchers.sim.scheduler import Scheduler
 
-from .models import generation
+from .models import generation, small
 
 S = 1_000_000_000
 
@@ -69,6 +69,21 @@ def test_the_counters_follow_requests_through_the_engine() -> None:
     assert abs(ttft + decode - e2e) < 1e-9
     between = value(page, "vllm:inter_token_latency_seconds_sum")
     assert abs(between - decode) < 1e-9
+
+
+def test_a_prompt_of_several_steps_counts_once() -> None:
+    scheduler = Scheduler(small(64, batched_tokens=50))
+    metrics = Metrics(scheduler, model="m")
+    scheduler.add(generation(0, 220, 2))
+    now_ns = 0
+    while (step := scheduler.begin(now_ns)) is not None:
+        metrics.step(step, scheduler.finish(step))
+        now_ns = step.end_ns
+    page = metrics.vllm_page()
+    assert value(page, "vllm:prompt_tokens_total") == 220
+    assert value(page, "vllm:time_to_first_token_seconds_count") == 1
+    assert value(page, "vllm:iteration_tokens_total_count") == 6
+    assert value(page, "vllm:iteration_tokens_total_sum") == 221
 
 
 def test_every_gpu_is_on_the_page_in_mib_and_says_that_it_is_simulated() -> None:

@@ -28,6 +28,27 @@ def test_a_bigger_batch_slows_every_step_but_less_than_it_adds() -> None:
     assert hundred < 10 * one
 
 
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_a_step_costs_what_its_formula_says(gpus: int) -> None:
+    scheduler = Scheduler(STEADY, gpus=gpus)
+    timing = STEADY.timing
+    scheduler.add(generation(0, 3000, 3))
+    scheduler.add(generation(1, 500, 3))
+    lengths = []
+    now_ns = 0
+    while (step := scheduler.begin(now_ns)) is not None:
+        scheduler.finish(step)
+        lengths.append(step.end_ns - now_ns)
+        now_ns = step.end_ns
+    prefill = timing.base_ns + 3500 * timing.prefill_token_ns
+    decode = [
+        timing.base_ns + 2 * timing.sequence_ns + context * timing.context_token_ns
+        for context in (3500, 3502)
+    ]
+    sync = timing.sync_ns * (gpus - 1)
+    assert lengths == [round(work / gpus + sync) for work in (prefill, *decode)]
+
+
 def test_light_load_is_plausible_for_a_small_model() -> None:
     scheduler = Scheduler(STEADY)
     scheduler.add(generation(0, 500, 20))
@@ -223,6 +244,7 @@ def test_whatever_comes_every_token_comes_out_once_and_the_books_balance(
     produced = dict.fromkeys(range(len(generations)), 0)
     while (step := scheduler.begin(0)) is not None:
         assert step.prompt_tokens + len(step.decoding) <= budget
+        assert step.prompt_tokens == sum(tokens for _, tokens in step.prefilling)
         assert step.end_ns > step.start_ns
         kv = scheduler.kv
         assert kv.used + kv.kept <= scheduler.memory.capacity_blocks <= blocks

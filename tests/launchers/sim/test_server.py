@@ -107,7 +107,7 @@ async def test_a_client_that_waits_for_leave_gets_it() -> None:
 async def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
     async with serving(keep_alive_ns=100_000_000) as port:
         async with connected(port) as connection:
-            reply = await connection.request("POST", "/v1/chat/completions", chat(1500))
+            reply = await connection.request("POST", "/v1/chat/completions", chat(700))
             assert reply.ended
             assert await connection.closed()
         async with connected(port) as connection:
