@@ -81,7 +81,7 @@ def timeline_figure(timeline: Timeline, agreed: Sequence[Promise]) -> Markup:
     if not timeline.vram_bytes:
         del heights["vram"]
     total = sum(heights.values()) + GAP * len(heights) + 26
-    drawing = Drawing(WIDTH, total, f"What happened in run {timeline.run + 1}, second by second")
+    drawing = Drawing(WIDTH, total, f"What happened in run {timeline.run}, second by second")
     x = Scale(low=0.0, high=timeline.end_s, start=LEFT, end=RIGHT)
     top = GAP - 14
     for name, height in heights.items():

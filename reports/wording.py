@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from profiles.units import format_bytes, format_duration, format_rate, format_share
 from reports.report import Report
+from slas.expression import ExpressionError, parse
 from slas.ruling import CheckRuling, Ruling, Verdict
 
 RULING_ORDER = (
@@ -56,8 +57,13 @@ def spread_s(**statistics: float | None) -> str:
 
 
 def unit_of(check: CheckRuling) -> str:
-    """Return the base unit of a check; ``1`` if nothing was measured that could tell."""
-    return "1" if check.measured is None else check.measured.unit
+    """Return the base unit of a check: of what was measured, else of its metric; ``1`` if neither is known."""
+    if check.measured is not None:
+        return check.measured.unit
+    try:
+        return parse(check.expr).metric.unit
+    except ExpressionError:
+        return "1"
 
 
 def value(check: CheckRuling) -> str:

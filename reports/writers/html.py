@@ -194,7 +194,7 @@ def _numbers(report: Report) -> list[NumberLine]:
         places.append((tenant or "all tenants", "in bursts", (tenant, "burst", None)))
     if len(report.manifest.runs) > 1:
         places += [
-            ("all tenants", f"run {span.run + 1}", (None, None, span.run))
+            ("all tenants", f"run {span.run}", (None, None, span.run))
             for span in report.manifest.runs
         ]
     lines = []

@@ -269,12 +269,12 @@ def synthetic(
     spans = tuple(
         RunSpan(
             run=run,
-            start_ns=EPOCH_NS + run * run_ns,
-            end_ns=EPOCH_NS + (run + 1) * run_ns - SECOND_NS,
+            start_ns=EPOCH_NS + (run - 1) * run_ns,
+            end_ns=EPOCH_NS + run * run_ns - SECOND_NS,
             planned={},
             finished=True,
         )
-        for run in range(runs)
+        for run in range(1, runs + 1)
     )
     rows: list[RequestRow] = []
     memory: list[MemorySample] = []

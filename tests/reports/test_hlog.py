@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reports.fault import FormatError
@@ -95,6 +95,7 @@ def test_tags_come_back_and_never_break_a_line() -> None:
 
 
 @given(seconds=st.lists(values, min_size=1, max_size=6))
+@settings(max_examples=30)
 def test_log_is_read_by_the_packages_reader(
     seconds: list[list[int]], tmp_path_factory: Any
 ) -> None:

@@ -24,7 +24,7 @@ def test_intervals_add_up_to_the_rows(tmp_path: Path) -> None:
     paths = write_intervals(run, evidence)
     assert sorted(run.intervals.iterdir()) == sorted(paths)
     found = read_summaries(run.path).histograms
-    for key in (("ttft", "chat", "calm", 0), ("ttft", "chat", "burst", 1)):
+    for key in (("ttft", "chat", "calm", 1), ("ttft", "chat", "burst", 2)):
         _, tenant, phase, number = key
         expected = Histogram()
         for row in evidence.rows:
@@ -41,7 +41,7 @@ def test_seconds_are_those_of_completion_and_holes_are_written_empty(tmp_path: P
     run = RunDir.create(tmp_path / "run")
     run.write_manifest(manifest)
     (path,) = write_intervals(run, evidence)
-    seconds = latencies(columns_of(evidence))["e2e", "chat", "burst", 0]
+    seconds = latencies(columns_of(evidence))["e2e", "chat", "burst", 1]
     ends = {
         row.done_ns // 10**9
         for row in evidence.rows

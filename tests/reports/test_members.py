@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reports.fault import FormatError, WriteError
@@ -67,6 +67,7 @@ def test_file_is_continued_under_its_header(tmp_path: Path) -> None:
 
 
 @given(flushes=st.lists(st.lists(st.integers()), max_size=5))
+@settings(max_examples=30)
 def test_every_line_comes_back(flushes: list[list[int]], tmp_path_factory: Any) -> None:
     path = tmp_path_factory.mktemp("members") / "rows.gz"
     write(path, *flushes)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reports.fault import FormatError
@@ -53,6 +53,7 @@ def test_row_survives_its_line(row: RequestRow) -> None:
 
 
 @given(written=st.lists(rows(), max_size=10))
+@settings(max_examples=30)
 def test_rows_and_lines_made_ahead_come_back_alike(
     written: list[RequestRow], tmp_path_factory: Any
 ) -> None:
@@ -64,6 +65,7 @@ def test_rows_and_lines_made_ahead_come_back_alike(
 
 
 @given(row=rows(), missing=st.sampled_from(NAMES))
+@settings(max_examples=30)
 def test_row_without_a_field_is_named(row: RequestRow, missing: str, tmp_path_factory: Any) -> None:
     path = tmp_path_factory.mktemp("rows") / "w-0.jsonl.gz"
     with RowWriter(path, {}) as writer:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reports.fault import FormatError
@@ -20,6 +20,7 @@ KINDS: list[tuple[SampleKind[Any], st.SearchStrategy[Any]]] = [
 
 @pytest.mark.parametrize(("kind", "samples"), KINDS, ids=lambda value: getattr(value, "kind", ""))
 @given(data=st.data())
+@settings(max_examples=30)
 def test_samples_come_back(
     kind: SampleKind[Any],
     samples: st.SearchStrategy[Any],

@@ -40,7 +40,7 @@ def test_percentiles_are_those_of_the_second(evidence: Evidence) -> None:
     for second in range(timeline.bins):
         found = sorted(
             (row.first_ns - row.due_ns) / SECOND_NS
-            for row in rows_of(evidence, 1)
+            for row in rows_of(evidence, 2)
             if row.first_ns is not None and row.due_ns // SECOND_NS == second
         )
         if found:
@@ -52,7 +52,7 @@ def test_percentiles_are_those_of_the_second(evidence: Evidence) -> None:
 
 def test_in_flight_is_the_most_of_each_second(evidence: Evidence) -> None:
     timeline = timelines(evidence, columns_of(evidence))[0]
-    rows = rows_of(evidence, 0)
+    rows = rows_of(evidence, 1)
     for second in range(timeline.bins):
         start, end = second * SECOND_NS, (second + 1) * SECOND_NS
         instants = [start, *(row.sent_ns or 0 for row in rows if start <= (row.sent_ns or 0) < end)]
@@ -85,7 +85,7 @@ def test_long_run_has_no_more_bins_than_a_page_can_show(evidence: Evidence) -> N
     assert timeline.bins <= MOST_BINS
     assert timeline.end_s >= 3600
     assert sum(hz.sum() for hz in timeline.arrivals_hz.values()) * timeline.bin_s == len(
-        rows_of(evidence, 0)
+        rows_of(evidence, 1)
     )
 
 
