@@ -8,7 +8,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -35,6 +35,7 @@ from reports.rundir import RunDir
 
 RUN_MARK = "TAILGATE_RUN_ID"
 PART_MARK = "TAILGATE_PART"
+ORDER = "CUDA_DEVICE_ORDER"
 # SIGTERM to SIGKILL; a CI job that is cancelled has 7.5 s for all of its tidying
 GRACE_S = 5.0
 ATTEMPTS = 3
@@ -169,7 +170,15 @@ def dry_run(spec: EngineSpec) -> Command | None:
     if not kind.started:
         return None
     port = spec.port or places()[spec.place.kind]().free_port()
-    return kind.command(spec, port)
+    return _command(spec, kind, port)
+
+
+def _command(spec: EngineSpec, kind: type[Engine], port: int) -> Command:
+    command = kind.command(spec, port)
+    if spec.telemetry.memory != "nvml" or ORDER in os.environ or ORDER in command.env:
+        return command
+    # NVML counts GPUs along the PCI bus; CUDA, unless told so, from the fastest
+    return replace(command, env={**command.env, ORDER: "PCI_BUS_ID"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +242,7 @@ class _Sitting:
                 raise
 
     def _command(self, port: int) -> Command:
-        command = self.kind.command(self.spec, port)
+        command = _command(self.spec, self.kind, port)
         for file in command.files:
             self.run_dir.write_atomic(f"engine/{file.name}", file.text.encode())
         return command.with_files_in(self.run_dir.engine)
@@ -249,11 +258,7 @@ class _Sitting:
         )
 
     def _marks(self, part: str) -> dict[str, str]:
-        marks = {RUN_MARK: self.run_id, PART_MARK: part}
-        if self.spec.telemetry.memory == "nvml" and "CUDA_DEVICE_ORDER" not in os.environ:
-            # NVML counts GPUs along the PCI bus; CUDA, unless told so, from the fastest
-            marks["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-        return marks
+        return {RUN_MARK: self.run_id, PART_MARK: part}
 
     def _watches(self, url: str, node: str, command: Command | None) -> tuple[Watch, ...]:
         telemetry = self.spec.telemetry

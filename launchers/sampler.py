@@ -34,6 +34,7 @@ from slas.evidence import EngineSample, MemorySample
 
 SECOND_NS = 1_000_000_000
 SCRAPE_WITHIN_S = 10.0
+PAGE_WITHIN_S = 5.0
 
 
 class Job(Protocol):
@@ -214,8 +215,8 @@ def main(words: Sequence[str] | None = None) -> int:
                 url=asked.url,
                 visible=asked.visible,
                 first=asked.first,
-                # a page that is slower than this loses ticks, which show as gaps
-                within_s=max(1.0, asked.every_ns / SECOND_NS),
+                # a slow page costs ticks, which show as gaps; no page at all costs the sample
+                within_s=max(PAGE_WITHIN_S, asked.every_ns / SECOND_NS),
             )
             job = MemoryJob(SOURCES[asked.source](order), asked.node)
             header = {"node": asked.node, "source": asked.source, "every_ns": asked.every_ns}
