@@ -398,23 +398,24 @@ def _percentile_curve(
     total = histogram.total + failed
     points: list[tuple[float, float]] = []
     before = 0
+    height = y.start
     width = (x.end - x.start) / MOST_POINTS
     for index, count in zip(used.tolist(), reached.tolist(), strict=True):
         # a bucket holds the ranks from before to count: a flat piece, left out where it is narrower than a point
-        height = y(upper_us(index) / 1e6)
-        start, end = x(min(_nines(before / total), x.high)), x(min(_nines(count / total), x.high))
+        start, end = x(_nines(before / total)), x(_nines(count / total))
         before = count
+        if start >= x.end:
+            break
+        height = y(upper_us(index) / 1e6)
         if not points or start - points[-1][0] >= width:
             points.append((start, height))
         if end - start >= width:
             points.append((end, height))
-    last = used[-1:].tolist()
-    if last:
-        end = x(min(_nines(before / total), x.high))
-        points.append((end, y(upper_us(last[0]) / 1e6)))
+    else:
+        points.append((x(_nines(before / total)), height))
         if failed or histogram.over:
             # the rest failed: no limit is high enough
-            points.append((end, y.end))
+            points.append((points[-1][0], y.end))
     return points
 
 
@@ -426,10 +427,12 @@ def _limit_marks(drawing: Drawing, limits: Sequence[Promise], x: Scale, y: Scale
         style = "kept" if check.ruling is Ruling.PASS else "broken"
         if check.ruling not in (Ruling.PASS, Ruling.FAIL):
             style = "open"
-        drawing.line(at - 26, height, at + 26, height, f"mark {style}")
         value = None if check.measured is None else check.measured.value
+        reached = y.end if value is None else y(value)
+        drawing.line(at, reached, at, height, f"margin {style}")
+        drawing.line(at - 26, height, at + 26, height, f"mark {style}")
         said = f"{check.expr}: {check.ruling}, measured {measured(check)}"
-        drawing.dot(at, y.end if value is None else y(value), f"dot {style}", said)
+        drawing.dot(at, reached, f"dot {style}", said)
         words = f"{promise.expression.metric.name} {limit(check)}"
         beside = height - 5
         if all(abs(beside - other) >= 12 or abs(at - far) >= 90 for far, other in taken):

@@ -22,6 +22,17 @@ from slas.measurement import HistogramKey, Measurement, Summaries
 RUNS = Path("runs")
 
 
+def new_run_id() -> str:
+    """Return the name of a new run, ``<UTC>-<4 hex>``; its processes carry it too, so no two runs share one."""
+    return f"{utc_now().replace(':', '-')}-{secrets.token_hex(2)}"
+
+
+def new_run_id() -> str:
+    """Return a name for a run that no other has: the time in UTC and four random hexadecimal digits."""
+    stamp = utc_now().replace(":", "-")
+    return f"{stamp}-{secrets.token_hex(2)}"
+
+
 @dataclass(frozen=True, slots=True)
 class RunDir:
     """One run's directory. Raw files are appended to by their own writers, the rest is rewritten atomically."""
@@ -35,8 +46,7 @@ class RunDir:
         Raises UsageError if ``out`` is a file or a directory with something in it, WriteError if it cannot be made.
         """
         if out is None:
-            stamp = utc_now().replace(":", "-")
-            path = RUNS / f"{stamp}-{secrets.token_hex(2)}"
+            path = RUNS / new_run_id()
         else:
             path = out
             if path.exists() and (not path.is_dir() or any(path.iterdir())):
