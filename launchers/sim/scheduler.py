@@ -257,13 +257,9 @@ class Scheduler:
 
     def _preempt(self, victim: Generation, step: Step) -> None:
         self.running.remove(victim)
+        # one still at its prompt took what was left of the step, so nobody after it can be in need of room
         if victim in step.decoding:
             step.decoding.remove(victim)
-        for at, (generation, tokens) in enumerate(step.prefilling):
-            if generation is victim:
-                del step.prefilling[at]
-                step.prompt_tokens -= tokens
-                break
         self._release(victim)
         victim.pending = victim.prompt_tokens + victim.produced
         victim.computed = 0

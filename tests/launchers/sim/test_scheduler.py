@@ -150,6 +150,24 @@ def test_lower_priority_numbers_go_first_and_lose_their_blocks_last() -> None:
     assert rich.preemptions == 0
 
 
+def test_a_victim_gets_no_token_in_the_step_that_preempts_it() -> None:
+    scheduler = Scheduler(small(4))
+    poor, rich = generation(0, 20, 30, priority=9), generation(1, 30, 20, priority=0)
+    scheduler.add(poor)
+    scheduler.add(rich)
+    now_ns = 0
+    while not scheduler.counts.preemptions:
+        before = poor.produced
+        step = scheduler.begin(now_ns)
+        assert step is not None
+        got = scheduler.finish(step)
+        now_ns = step.end_ns
+    assert got == [rich]
+    assert poor.produced == before
+    drive(scheduler, now_ns)
+    assert (poor.produced, rich.produced) == (30, 20)
+
+
 def test_fcfs_does_not_look_at_priorities() -> None:
     scheduler = Scheduler(small(6, sequences=1), policy="fcfs")
     for number, priority in enumerate((5, 0)):
@@ -242,7 +260,16 @@ def test_whatever_comes_every_token_comes_out_once_and_the_books_balance(
     for one in generations:
         scheduler.add(one)
     produced = dict.fromkeys(range(len(generations)), 0)
-    while (step := scheduler.begin(0)) is not None:
+    while scheduler.waiting or scheduler.running:
+        waiting, preemptions = len(scheduler.waiting), scheduler.counts.preemptions
+        step = scheduler.begin(0)
+        assert step is not None
+        preempted = scheduler.counts.preemptions - preemptions
+        # nobody is let in by a step that had to throw somebody out
+        assert not preempted or len(scheduler.waiting) == waiting + preempted
+        batch = [*step.decoding, *(one for one, _ in step.prefilling)]
+        assert len(set(batch)) == len(batch)
+        assert set(batch) <= set(scheduler.running)
         assert step.prompt_tokens + len(step.decoding) <= budget
         assert step.prompt_tokens == sum(tokens for _, tokens in step.prefilling)
         assert step.end_ns > step.start_ns

@@ -85,6 +85,13 @@ async def test_comments_while_a_stream_is_silent() -> None:
     assert plain.ended
 
 
+async def test_comments_do_not_fall_between_the_pieces_of_an_event() -> None:
+    async with serving(faults={"ping_every_ns": 300_000, "split": True}) as port:
+        reply = await stream(port, 40)
+    assert reply.ended
+    assert len(reply.text.split()) == 40
+
+
 async def test_several_events_in_one_write() -> None:
     async with serving(faults={"coalesce": 4}) as port:
         reply = await stream(port, 11)
