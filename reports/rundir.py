@@ -27,12 +27,6 @@ def new_run_id() -> str:
     return f"{utc_now().replace(':', '-')}-{secrets.token_hex(2)}"
 
 
-def new_run_id() -> str:
-    """Return a name for a run that no other has: the time in UTC and four random hexadecimal digits."""
-    stamp = utc_now().replace(":", "-")
-    return f"{stamp}-{secrets.token_hex(2)}"
-
-
 @dataclass(frozen=True, slots=True)
 class RunDir:
     """One run's directory. Raw files are appended to by their own writers, the rest is rewritten atomically."""

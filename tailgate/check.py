@@ -69,6 +69,22 @@ def stored_baseline(name: str | None) -> Baseline | None:
     return None if name is None else baselines.find(name)
 
 
+def certainly_broken(run_dir: RunDir, *, sla: Sla, baseline: Baseline | None) -> str | None:
+    """Return the name of a must that no further run could mend, judged from what is on disk; None if none is.
+
+    Until a run is sealed the court calls only what is certain a FAIL, which is the question here.
+    """
+    verdict = rule(sla, read_evidence(run_dir.path), baseline)
+    return next(
+        (
+            check.name
+            for check in verdict.checks
+            if check.level == "must" and check.ruling is Ruling.FAIL
+        ),
+        None,
+    )
+
+
 def rule_on(
     run_dir: RunDir,
     *,

@@ -31,10 +31,11 @@ from reports.manifest import (
     Telemetry,
     utc_now,
 )
-from reports.rundir import RunDir
+from reports.rundir import RunDir, new_run_id
 from slas.abort import LiveSecond, TenantSecond, Watch
+from slas.regression import Baseline
 from slas.sla import Sla, SlaSheet, read_sla, sla_faults
-from tailgate.check import rule_on, stored_baseline
+from tailgate.check import certainly_broken, rule_on, stored_baseline
 from tailgate.exits import Exit
 from tailgate.host import this_host, versions
 from tailgate.live import Screen
@@ -236,17 +237,24 @@ def run(request: Request, console: Console) -> int:
     """
     sheets = brief(request)
     baseline = stored_baseline(request.baseline)
+    if request.baseline is not None and baseline is None:
+        console.print(
+            f"no baseline is called {request.baseline!r} yet: checks beside it will be SKIPPED",
+            markup=False,
+        )
     run_dir = RunDir.create(request.out)
+    # a directory's own name may be anybody's; processes are found, and ended, by this id
+    run_id = run_dir.path.name if request.out is None else new_run_id()
     _store_sheets(run_dir, sheets)
-    ledger = Ledger(run_dir, _opening(sheets, request, run_dir))
+    ledger = Ledger(run_dir, _opening(sheets, request, run_id))
     traffic: Traffic | None = None
     forced: Exit | None = None
     code = int(Exit.BUG)
     try:
         with Interruption() as interruption:
             try:
-                traffic = _traffic(request, run_dir)
-                _perform(sheets, request, run_dir, ledger, traffic, interruption, console)
+                traffic = _traffic(request, run_dir, ledger.manifest.run_id)
+                _perform(sheets, request, run_dir, ledger, traffic, interruption, console, baseline)
             except Interrupted as stop:
                 ledger.change(cut=f"interrupted by {stop}")
                 forced = stop.exit
@@ -272,13 +280,13 @@ def run(request: Request, console: Console) -> int:
     return code
 
 
-def _traffic(request: Request, run_dir: RunDir) -> Traffic:
+def _traffic(request: Request, run_dir: RunDir, run_id: str) -> Traffic:
     if request.for_locust is not None:
         return Traffic.adopt(request.for_locust)
     return Traffic.start(
         lanes=request.generators,
         log=run_dir.path / "locust.log",
-        environment={"TAILGATE_RUN_ID": run_dir.path.name},
+        environment={"TAILGATE_RUN_ID": run_id},
     )
 
 
@@ -290,6 +298,7 @@ def _perform(
     traffic: Traffic,
     interruption: Interruption,
     console: Console,
+    baseline: Baseline | None,
 ) -> None:
     """Launch the engine, play every run at it, and stop it whatever happens."""
     screen = Screen(
@@ -301,7 +310,7 @@ def _perform(
     running = launch(
         sheets.engine,
         run_dir,
-        run_id=run_dir.path.name,
+        run_id=ledger.manifest.run_id,
         api_key_env=request.api_key_env,
         on_wait=screen.say,
     )
@@ -334,6 +343,12 @@ def _perform(
                 session.write_down(ledger)
             if session.over:
                 break
+            if number < sheets.sla.runs:
+                broken = certainly_broken(run_dir, sla=sheets.sla, baseline=baseline)
+                if broken is not None:
+                    screen.say(f"no further run: {broken} is broken whatever they would show")
+                    ledger.change(aborted=broken)
+                    break
     finally:
         fault = running.poll()
         stopped_ns = time.monotonic_ns()
@@ -534,7 +549,7 @@ def _store_sheets(run_dir: RunDir, sheets: Brief) -> None:
         run_dir.write_atomic("sheets/engine.yaml", sheets.engine_sheet.data)
 
 
-def _opening(sheets: Brief, request: Request, run_dir: RunDir) -> Manifest:
+def _opening(sheets: Brief, request: Request, run_id: str) -> Manifest:
     profile, spec, level = sheets.profile, sheets.engine, request.load_percent
     hashes = {"profile": sheets.profile_sheet.sha256, "sla": sheets.sla_sheet.sha256}
     if sheets.engine_sheet is not None:
@@ -542,7 +557,7 @@ def _opening(sheets: Brief, request: Request, run_dir: RunDir) -> Manifest:
     shown = versions()
     return Manifest(
         format=FORMAT,
-        run_id=run_dir.path.name,
+        run_id=run_id,
         state="open",
         tailgate=shown["tailgate"],
         argv=request.argv,

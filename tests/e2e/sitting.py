@@ -137,9 +137,21 @@ class Table:
         return self.end(self.start(*extra, engine=engine))
 
 
+def mark_of(run: Path) -> bytes:
+    """Return what every process of the run has in its environment."""
+    manifest = json.loads((run / "manifest.json").read_text())
+    return f"TAILGATE_RUN_ID={manifest['run_id']}".encode()
+
+
+def run_mark(run: Path) -> bytes:
+    """Return what stands in the environment of every process of the run."""
+    run_id = json.loads((run / "manifest.json").read_text())["run_id"]
+    return f"TAILGATE_RUN_ID={run_id}".encode()
+
+
 def survivors(run: Path) -> list[str]:
     """Return the command lines of processes that still belong to the run."""
-    mark = f"TAILGATE_RUN_ID={run.name}".encode()
+    mark = mark_of(run)
     left = []
     for process in Path("/proc").iterdir():
         if not process.name.isdigit():
@@ -162,7 +174,9 @@ def eventually(look: Callable[[], object], within_s: float = 10.0) -> object:
 
 def processes(run: Path, word: str) -> Iterator[int]:
     """Yield the pids of the run's processes whose command line has the word."""
-    mark = f"TAILGATE_RUN_ID={run.name}".encode()
+    if not (run / "manifest.json").exists():
+        return  # nothing is started before it is written
+    mark = mark_of(run)
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
             try:
@@ -182,4 +196,10 @@ def free_port() -> int:
 
 def in_flight(run: Path) -> bool:
     """Return whether request rows are on the disk, that is, traffic flows."""
-    return any(file.stat().st_size > 600 for file in (run / "requests").glob("*.gz"))
+    return opened(run) and any(
+        file.stat().st_size > 600 for file in (run / "requests").glob("*.gz")
+    )
+
+
+def opened(run: Path) -> bool:
+    return (run / "manifest.json").exists()

@@ -19,6 +19,7 @@ from tests.e2e.sitting import (
     eventually,
     free_port,
     in_flight,
+    opened,
     processes,
     survivors,
 )
@@ -26,7 +27,7 @@ from tests.e2e.sitting import (
 
 def sim_sheet(*flags: str, ready: str = "20s") -> str:
     words = ", ".join(f'"{flag}"' for flag in flags)
-    argv = f'["{sys.executable}", "-P", "-m", "launchers.sim", "--port", "{{port}}", {words}]'
+    argv = f'["{sys.executable}", "-P", "-m", "launchers.sim", "--port", "{{port}}", "--served-model-name", "sim", {words}]'
     return f"version: 1\nengine: command\nmodel: sim\nready_within: {ready}\nargv: {argv}\n"
 
 
@@ -65,8 +66,8 @@ def test_broken_yaml_is_told_with_every_fault_and_its_place(table: Table) -> Non
     ended = table.play()
 
     assert ended.code == 2
-    assert "profile.yaml:7:11: tenants.chat.rate" in ended.err
-    assert "profile.yaml:8:5: tenants.chat.rat" in ended.err
+    assert "profile.yaml:8:11: tenants.chat.rate" in ended.err
+    assert "profile.yaml:9:5: tenants.chat.rat" in ended.err
     assert "sla.yaml:3:5" in ended.err
     assert "'ttft'" in ended.err
     assert "sla.yaml:4:" in ended.err
@@ -98,7 +99,7 @@ def test_a_taken_port_is_named_with_its_owner(table: Table) -> None:
     server = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
     try:
         port = server.server_address[1]
-        table.sheet("engine.yaml", f"version: 1\nengine: sim\nport: {port}\n")
+        table.sheet("engine.yaml", f"version: 1\nengine: sim\npreset: static\nport: {port}\n")
 
         ended = table.play(engine=str(table.folder / "engine.yaml"))
 
@@ -138,7 +139,7 @@ def test_an_engine_that_dies_mid_run_fails_it(table: Table, signum: signal.Signa
     process = table.start()
     run = table.folder / "run"
     try:
-        assert eventually(lambda: run.exists() and in_flight(run), 30)
+        assert eventually(lambda: in_flight(run), 30)
         (engine,) = [
             pid
             for pid in processes(run, "launchers.sim")
@@ -160,7 +161,7 @@ def test_a_generator_killed_mid_run_makes_it_invalid(table: Table) -> None:
     process = table.start()
     run = table.folder / "run"
     try:
-        assert eventually(lambda: run.exists() and in_flight(run), 30)
+        assert eventually(lambda: in_flight(run), 30)
         (generator,) = processes(run, "loadgen.generator")
         os.kill(generator, signal.SIGKILL)
     finally:
@@ -179,7 +180,7 @@ def test_an_interrupted_run_is_kept_and_says_so(
     process = table.start()
     run = table.folder / "run"
     try:
-        assert eventually(lambda: run.exists() and in_flight(run), 30)
+        assert eventually(lambda: in_flight(run), 30)
         process.send_signal(signum)
     finally:
         ended = table.end(process)
@@ -199,7 +200,7 @@ def test_ctrl_c_while_the_engine_loads_leaves_nothing(table: Table) -> None:
     process = table.start(engine=str(table.folder / "engine.yaml"))
     run = table.folder / "run"
     try:
-        assert eventually(lambda: run.exists() and list(processes(run, "launchers.sim")), 30)
+        assert eventually(lambda: opened(run) and list(processes(run, "launchers.sim")), 30)
         process.send_signal(signal.SIGINT)
     finally:
         ended = table.end(process)
@@ -211,7 +212,7 @@ def test_ctrl_c_while_the_engine_loads_leaves_nothing(table: Table) -> None:
 def test_tailgate_killed_leaves_no_process_and_a_readable_run(table: Table) -> None:
     process = table.start()
     run = table.folder / "run"
-    assert eventually(lambda: run.exists() and in_flight(run), 30)
+    assert eventually(lambda: in_flight(run), 30)
     process.kill()
     process.communicate()
 
