@@ -7,7 +7,6 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-from slas.check import rule
 
 from profiles.sheet import find
 from profiles.units import format_duration
@@ -17,6 +16,7 @@ from reports.report import Report
 from reports.rundir import RunDir, read_evidence, read_summaries
 from reports.writer import write_all
 from reports.writers import console as terminal
+from slas.check import rule
 from slas.measurement import histograms, measure
 from slas.regression import Baseline
 from slas.ruling import Ruling, Verdict
