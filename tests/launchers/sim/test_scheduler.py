@@ -154,8 +154,11 @@ def test_a_victim_gets_no_token_in_the_step_that_preempts_it() -> None:
     scheduler = Scheduler(small(4))
     poor, rich = generation(0, 20, 30, priority=9), generation(1, 30, 20, priority=0)
     scheduler.add(poor)
-    scheduler.add(rich)
-    now_ns = 0
+    first = scheduler.begin(0)
+    assert first is not None
+    scheduler.finish(first)
+    scheduler.add(rich)  # now the poor one comes before it in the batch
+    now_ns = first.end_ns
     while not scheduler.counts.preemptions:
         before = poor.produced
         step = scheduler.begin(now_ns)
