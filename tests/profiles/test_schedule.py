@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from profiles.arrivals.constant import Constant
 from profiles.arrivals.gamma import Gamma
@@ -167,6 +168,27 @@ def test_other_tenants_move_no_request(keep: set[int], seed: int, extra: float) 
     part = list(unroll(profile(*(FOUR[i] for i in sorted(keep)), duration_s=10), seed))
     for name in (FOUR[i].name for i in keep):
         assert of(part, name) == of(whole, name)
+
+
+def test_streams_are_independent_of_one_another() -> None:
+    # equal tenants must not send together, nor long prompts bring long replies, nor the window repeat the warm-up
+    twins = profile(open_loop("a", 50), open_loop("b", 50), warmup_s=100, duration_s=100)
+    requests = list(unroll(twins, 7))
+    counts = {
+        name: np.bincount([(r.due_ns or 0) // S for r in of(requests, name)], minlength=200)
+        for name in ("a", "b")
+    }
+    lengths = np.array([(r.prompt_tokens, r.output_tokens) for r in of(requests, "a")])
+    firsts = [of(requests, name)[:5_000] for name in ("a", "b")]
+    pairs = [
+        (counts["a"], counts["b"]),
+        (counts["a"][:100], counts["a"][100:]),
+        (lengths[:, 0], lengths[:, 1]),
+        ([r.prompt_tokens for r in firsts[0]], [r.prompt_tokens for r in firsts[1]]),
+        (lengths[:4_000, 0], lengths[-4_000:, 0]),
+    ]
+    for one, two in pairs:
+        assert abs(stats.spearmanr(one, two).statistic) < 4 / math.sqrt(len(one))
 
 
 def test_other_lengths_move_no_arrival_and_another_warmup_no_measured_request() -> None:
