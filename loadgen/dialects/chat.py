@@ -9,9 +9,6 @@ from typing import Any
 from loadgen.dialects import openai
 from loadgen.event import Event
 
-OUTPUT = ("content", "refusal")
-REASONING = ("reasoning_content", "reasoning")
-
 
 class Chat:
     """Asks with the few fields that vLLM, TensorRT-LLM and SGLang all accept.
@@ -21,8 +18,8 @@ class Chat:
     """
 
     path = "/v1/chat/completions"
-    output_keys = OUTPUT
-    reasoning_keys = REASONING
+    output_keys: tuple[str, ...] = ("content", "refusal")
+    reasoning_keys: tuple[str, ...] = ("reasoning_content", "reasoning")
 
     def body(self, *, model: str, prompt: str, output_tokens: int) -> bytes:
         """Return the body: one user message, greedy, streamed with usage."""
@@ -61,10 +58,11 @@ def _event(value: Mapping[str, Any], holder: str) -> Event:
     for choice in openai.choices(value):
         delta = choice.get(holder)
         if isinstance(delta, dict):
-            said = any(delta.get(key) for key in OUTPUT) or bool(delta.get("tool_calls"))
-            thought = any(delta.get(key) for key in REASONING)
-            tokens += said or thought
-            output = output or said
+            if delta.get("content") or delta.get("tool_calls") or delta.get("refusal"):
+                tokens += 1
+                output = True
+            elif delta.get("reasoning_content") or delta.get("reasoning"):
+                tokens += 1
         finish = choice.get("finish_reason") or finish
     usage = value.get("usage")
     return Event(

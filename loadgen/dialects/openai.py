@@ -35,8 +35,8 @@ def load(data: bytes) -> dict[str, Any]:
 
 def count(usage: object, key: str) -> int | None:
     """Return a count of a usage object; None if it is absent, null or no whole number."""
-    value = usage.get(key) if isinstance(usage, Mapping) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    value = usage.get(key) if isinstance(usage, dict) else None
+    return value if type(value) is int else None
 
 
 def choices(value: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -62,7 +62,7 @@ def fault(value: Mapping[str, Any]) -> str | None:
         error = value
     if error is None:
         return None
-    words = error.get("message") if isinstance(error, Mapping) else error
+    words = error.get("message") if isinstance(error, dict) else error
     if not isinstance(words, str):
         words = json.dumps(error)
     return words[:WORDS]

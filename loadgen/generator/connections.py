@@ -87,12 +87,17 @@ class Connections:
                     raise fault
 
     def prune(self) -> None:
-        """Close what has been idle for too long; the oldest are at the bottom of the stack."""
+        """Close what has been idle for too long, and forget what the server closed."""
         oldest_ns = monotonic_ns() - KEEP_NS
-        while self._idle and (
-            self._idle[0].idle_since_ns < oldest_ns or not self._idle[0].is_connected()
-        ):
-            self._idle.popleft().hang_up()
+        kept: deque[Wire] = deque()
+        for wire in self._idle:
+            if not wire.is_connected():
+                continue
+            if wire.idle_since_ns >= oldest_ns:
+                kept.append(wire)
+            else:
+                wire.hang_up()
+        self._idle = kept
 
     async def close(self) -> None:
         """Close every connection."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import groupby, pairwise
+from operator import sub
 from typing import TYPE_CHECKING
 
 from loadgen.generator.reply import Reply
@@ -140,7 +141,7 @@ def row(exchange: Exchange, *, run: int, start_ns: int, warmup_ns: int) -> Reque
     reply = exchange.reply
     ending = exchange.ending
     assert ending is not None, "a row is written when its exchange has ended"
-    reads = [(stamp, len(list(same))) for stamp, same in groupby(reply.stamps)]
+    gaps_ns, gap_tokens = _gaps(reply)
     due_ns = exchange.due_ns - start_ns
     counted = reply.completion_tokens
     return RequestRow(
@@ -154,11 +155,11 @@ def row(exchange: Exchange, *, run: int, start_ns: int, warmup_ns: int) -> Reque
         due_ns=due_ns,
         connect_ns=exchange.connect_ns,
         sent_ns=None if exchange.sent_ns is None else exchange.sent_ns - start_ns,
-        first_ns=reads[0][0] - start_ns if reads else None,
+        first_ns=reply.stamps[0] - start_ns if reply.stamps else None,
         output_first_ns=(
             None if reply.output_first_ns is None else reply.output_first_ns - start_ns
         ),
-        last_ns=reads[-1][0] - start_ns if reads else None,
+        last_ns=reply.stamps[-1] - start_ns if reply.stamps else None,
         done_ns=exchange.done_ns - start_ns,
         outcome=ending.outcome,
         status=reply.status,
@@ -169,7 +170,18 @@ def row(exchange: Exchange, *, run: int, start_ns: int, warmup_ns: int) -> Reque
         output_tokens=len(reply.stamps) if counted is None else counted,
         output_planned=planned.output_tokens,
         usage_from="client" if counted is None else "server",
-        gaps_ns=tuple(later[0] - earlier[0] for earlier, later in pairwise(reads)),
-        gap_tokens=tuple(tokens for _, tokens in reads[1:]),
+        gaps_ns=gaps_ns,
+        gap_tokens=gap_tokens,
         reused_connection=exchange.reused,
     )
+
+
+def _gaps(reply: Reply) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the ns between reads that carried tokens, and the tokens that the later read of each carried."""
+    stamps = reply.stamps
+    if not reply.merged:
+        gaps_ns = tuple(map(sub, stamps[1:], stamps))
+        return gaps_ns, (1,) * len(gaps_ns)
+    reads = [(stamp, len(tuple(same))) for stamp, same in groupby(stamps)]
+    gaps_ns = tuple(later - earlier for (earlier, _), (later, _) in pairwise(reads))
+    return gaps_ns, tuple(tokens for _, tokens in reads[1:])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +23,7 @@ from slas.evidence import HealthSample
 
 
 class Recorder:
-    """One lane's rows and health samples; what cannot be written is a fault in ``faults`` and stays pending.
+    """One lane's rows and health samples; what cannot be written stays pending, and is tried again with the next second.
 
     Lines are made in slices by the event loop. A second's lines are squeezed and written by a thread, where
     zlib and the file system let go of the interpreter.
@@ -40,11 +42,13 @@ class Recorder:
         self._samples: list[HealthSample] = []
         self._rows = RowWriter(run_dir.rows_of(job.worker, job.lane), header)
         self._health = SampleWriter(run_dir.health_of(job.worker, job.lane), HEALTH, header)
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="recorder")
+        self._thread = ThreadPoolExecutor(
+            max_workers=1, thread_name_prefix="recorder", initializer=_stand_back
+        )
         self._writing: asyncio.Future[None] | None = None
         self._host = look()
         self.rows = 0
-        self.faults: dict[str, None] = {}
+        self._faults: dict[Path, str] = {}
 
     def add(self, exchange: Exchange) -> None:
         """Take an exchange that has ended."""
@@ -84,10 +88,7 @@ class Recorder:
         """Runs in the thread, one call at a time."""
         self._keep(lines, samples)
         for writer in (self._rows, self._health):
-            try:
-                writer.flush()
-            except WriteError as fault:
-                self.faults[str(fault).replace("\n  mend:", "; mend:")] = None
+            self._try(writer, writer.flush)
 
     def _keep(self, lines: list[bytes], samples: list[HealthSample]) -> None:
         host = look()
@@ -97,6 +98,20 @@ class Recorder:
         self._health.append(
             replace(sample, run_queue_ns=wait_ns, steal_share=steal_share) for sample in samples
         )
+
+    def _try(self, writer: RowWriter | SampleWriter, write: Callable[[], None]) -> None:
+        """Write, and keep in mind whether this writer's lines are all on disk now."""
+        try:
+            write()
+        except WriteError as fault:
+            self._faults[writer.path] = str(fault).replace("\n  mend:", "; mend:")
+        else:
+            self._faults.pop(writer.path, None)
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """Why lines are not on disk, a reason a file; nothing if all are."""
+        return tuple(self._faults.values())
 
     async def close(self) -> None:
         """Write everything that is left and close the files; ``rows`` is then what the lane has made."""
@@ -111,7 +126,10 @@ class Recorder:
         self._thread.shutdown(wait=True)
         self._keep(self._lines, self._samples)
         for writer in (self._rows, self._health):
-            try:
-                writer.close()
-            except WriteError as fault:
-                self.faults[str(fault).replace("\n  mend:", "; mend:")] = None
+            self._try(writer, writer.close)
+
+
+def _stand_back() -> None:
+    """Give up a real-time priority that this thread inherited: it must not hold up the event loop."""
+    if os.sched_getscheduler(0) in {os.SCHED_FIFO, os.SCHED_RR}:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))

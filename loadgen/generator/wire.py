@@ -61,6 +61,7 @@ class Wire(ResponseHandler):
         exchange.wire = self
         exchange.sent_ns = monotonic_ns()
         transport.write(exchange.request)
+        exchange.request = b""  # the transport has it; thousands in flight need not keep it twice
 
     def data_received(self, data: bytes) -> None:
         """Stamp the read before anything else looks at it."""
