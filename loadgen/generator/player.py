@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import heapq
+import os
+import ssl
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterator
@@ -497,6 +499,15 @@ def _share(most: int | None, job: Job) -> int | None:
 
 
 def _words(fault: Exception) -> str:
+    """Return why no connection could be made, in the kernel's words where it has any."""
     if isinstance(fault, TimeoutError):
         return "no connection within the time allowed"
+    cause = getattr(fault, "os_error", fault)
+    if (
+        isinstance(cause, OSError)
+        and cause.errno in errno.errorcode
+        and not isinstance(cause, ssl.SSLError)
+    ):
+        assert cause.errno is not None
+        return f"cannot connect: {os.strerror(cause.errno)}"
     return str(fault)[:200] or type(fault).__name__
