@@ -271,9 +271,10 @@ class _Sitting:
     # beside the checks
 
     def _held_back(self) -> str | None:
-        return (
-            None if self.docket.columns is None else held_back(self.docket.columns, self.evidence)
-        )
+        """Return how the engine kept the window empty; of a run that was stopped nobody can know."""
+        if self.docket.columns is None or self.stopped is not None:
+            return None
+        return held_back(self.docket.columns, self.evidence)
 
     def _warnings(self, ruled: Sequence[_Ruled]) -> Iterator[str]:
         for one in ruled:

@@ -1,0 +1,324 @@
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from slas.check import rule
+from slas.evidence import Evidence, Outcome, RequestRow
+from slas.measurement import Summaries, histograms, measure
+from slas.regression import Baseline
+from slas.ruling import Health, Ruling, Verdict
+from tests.slas.runs import (
+    MS,
+    WARMUP_NS,
+    S,
+    check,
+    evidence,
+    healthy,
+    row,
+    rows,
+    sla,
+)
+
+
+def sitting(run: Evidence, *promises: str) -> Verdict:
+    return rule(sla(*(promises or ("ttft.p99 <= 300ms",))), run, None)
+
+
+def health(run: Evidence, *promises: str) -> Health:
+    return sitting(run, *promises).health
+
+
+def late(requests: Iterable[RequestRow], by_ns: int) -> list[RequestRow]:
+    """The same requests sent later; their first token comes when it came before."""
+    return [replace(one, sent_ns=one.due_ns + by_ns) for one in requests]
+
+
+def test_a_calm_instrument_is_fit() -> None:
+    found = health(evidence(late(rows([100 * MS] * 400), 2 * MS)))
+    assert found.fit
+    assert (found.reasons, found.causes, found.mend) == ((), (), None)
+    assert found.lateness_p99_s == pytest.approx(0.002)
+    assert found.lateness_max_s == pytest.approx(0.002)
+    assert found.loop_lag_p99_s == pytest.approx(50e-6)
+    assert found.unsent == 0
+
+
+@pytest.mark.parametrize(
+    ("late_ns", "promises", "fit"),
+    [
+        (30 * MS, ("ttft.p99 <= 300ms",), True),
+        (31 * MS, ("ttft.p99 <= 300ms",), False),
+        (31 * MS, ("ttft.p99 <= 310ms",), True),
+        (31 * MS, ("e2e.mean <= 300ms",), False),
+        (31 * MS, ("ttfo.max <= 300ms",), False),
+        # the tightest counts, whichever comes first
+        (31 * MS, ("ttft.p99 <= 2s", "e2e.p50 <= 300ms"), False),
+        (31 * MS, ("goodput(ttft <= 300ms) >= 1%",), False),
+        # none of these counts from due
+        (31 * MS, ("itl.p99 <= 25ms", "tpot.mean <= 25ms", "error_rate <= 1%"), True),
+        (31 * MS, ("service.ttft.p99 <= 100ms",), True),
+    ],
+)
+def test_lateness_may_be_a_tenth_of_the_tightest_limit(
+    late_ns: int, promises: tuple[str, ...], fit: bool
+) -> None:
+    verdict = sitting(evidence(late(rows([100 * MS] * 400), late_ns)), *promises)
+    assert verdict.health.fit is fit
+    assert (verdict.ruling is Ruling.INVALID) is not fit
+    if not fit:
+        assert "lateness p99 is 31.0 ms" in verdict.health.reasons[0]
+        assert "300 ms" in verdict.health.reasons[0]
+        assert verdict.health.mend is not None
+
+
+def test_lateness_of_one_in_a_hundred_is_not_its_p99() -> None:
+    requests = [*late(rows([100 * MS] * 99), 0), *late(rows([100 * MS], first_ordinal=99), 90 * MS)]
+    assert health(evidence(requests)).fit
+    twice = [
+        *late(rows([100 * MS] * 98), 0),
+        *late(rows([100 * MS] * 2, first_ordinal=98), 90 * MS),
+    ]
+    assert not health(evidence(twice)).fit
+
+
+def test_lateness_in_the_warm_up_does_not_count() -> None:
+    early = [
+        row(ordinal=400 + i, due_ns=i * MS, late_ns=200 * MS, ttft_ns=300 * MS) for i in range(100)
+    ]
+    assert health(evidence([*rows([100 * MS] * 400), *early])).fit
+
+
+def test_the_wait_for_a_connection_is_the_engines() -> None:
+    slow = [
+        replace(
+            one, sent_ns=one.due_ns + 200 * MS, connect_ns=200 * MS, first_ns=one.due_ns + 400 * MS
+        )
+        for one in rows([100 * MS] * 400)
+    ]
+    verdict = sitting(evidence(slow))
+    assert verdict.health.fit
+    assert verdict.ruling is Ruling.FAIL
+
+
+def test_rulings_that_differ_from_due_and_from_sent_are_ours() -> None:
+    # 2 % of the requests are sent 250 ms late: p99 breaks from due, and holds from sent
+    requests = rows([100 * MS] * 980)
+    slow = [
+        row(
+            ordinal=980 + i,
+            due_ns=WARMUP_NS + i * MS,
+            late_ns=20 * MS,
+            ttft_ns=310 * MS,
+        )
+        for i in range(20)
+    ]
+    verdict = sitting(evidence([*requests, *slow]))
+    assert verdict.checks[0].ruling is Ruling.FAIL
+    assert verdict.ruling is Ruling.INVALID
+    assert (
+        "FAIL from when requests were due and PASS from when they were sent"
+        in (verdict.health.reasons[0])
+    )
+
+
+def test_goodput_is_ruled_from_sent_too() -> None:
+    requests = rows([100 * MS] * 98)
+    slow = [
+        row(ordinal=98 + i, due_ns=WARMUP_NS + i, late_ns=20 * MS, ttft_ns=310 * MS)
+        for i in range(2)
+    ]
+    verdict = sitting(evidence([*requests, *slow]), "goodput(ttft <= 300ms) >= 99%")
+    assert verdict.ruling is Ruling.INVALID
+    assert any("when they were sent" in reason for reason in verdict.health.reasons)
+
+
+def test_an_engine_that_is_slow_from_sent_as_well_is_a_fail() -> None:
+    verdict = sitting(evidence(late(rows([900 * MS] * 400), 10 * MS)))
+    assert verdict.ruling is Ruling.FAIL
+
+
+@pytest.mark.parametrize(
+    ("lag_ns", "promises", "fit"),
+    [
+        (6 * MS, ("itl.p99 <= 60ms",), True),
+        (7 * MS, ("itl.p99 <= 60ms",), False),
+        (7 * MS, ("tpot.mean <= 60ms",), False),
+        (7 * MS, ("stall.p99 <= 60ms",), False),
+        (7 * MS, ("goodput(itl <= 60ms) >= 1%",), False),
+        (7 * MS, ("ttft.p99 <= 300ms",), True),
+        (7 * MS, ("itl.p99 <= 1s", "itl.p50 <= 60ms"), False),
+    ],
+)
+def test_loop_lag_may_be_a_tenth_of_the_tightest_gap(
+    lag_ns: int, promises: tuple[str, ...], fit: bool
+) -> None:
+    run = replace(evidence(rows([100 * MS] * 400)), health=tuple(healthy(lag_ns=lag_ns)))
+    verdict = sitting(run, *promises)
+    assert verdict.health.fit is fit
+    assert (verdict.ruling is Ruling.INVALID) is not fit
+
+
+def test_loop_lag_outside_the_window_does_not_count() -> None:
+    samples = [
+        replace(sample, loop_lag_ns=(500 * MS,) * 10) if sample.at_ns <= WARMUP_NS else sample
+        for sample in healthy()
+    ]
+    run = replace(evidence(rows([100 * MS] * 400)), health=tuple(samples))
+    assert health(run, "itl.p99 <= 60ms").fit
+
+
+def test_gaps_cannot_be_ruled_by_generators_that_do_not_report() -> None:
+    run = replace(evidence(rows([100 * MS] * 400)), health=())
+    assert not health(run, "itl.p99 <= 60ms").fit
+    assert health(run, "ttft.p99 <= 300ms").fit
+
+
+def test_causes_are_reported_and_do_not_decide() -> None:
+    busy = healthy(steal_share=0.12, run_queue_ns=300 * MS)
+    found = health(replace(evidence(rows([100 * MS] * 400)), health=tuple(busy)))
+    assert found.fit
+    assert len(found.causes) == 2
+    assert "12.0 %" in found.causes[0]
+    assert "30.0 %" in found.causes[1]
+    assert (found.steal_share_max, found.run_queue_share_max) == (0.12, 0.3)
+
+
+@pytest.mark.parametrize("limit", ["itl.p99 <= 60ms", "ttft.p99 <= 300ms"])
+def test_a_should_does_not_make_a_run_invalid(limit: str) -> None:
+    run = replace(
+        evidence(late(rows([100 * MS] * 400), 90 * MS)), health=tuple(healthy(lag_ns=50 * MS))
+    )
+    promises = sla("error_rate <= 1%", check(limit, level="should"))
+    assert rule(promises, run, None).ruling is Ruling.PASS
+    assert rule(promises, run, None, strict=True).ruling is Ruling.INVALID
+
+
+def test_our_own_faults_are_reasons() -> None:
+    run = replace(evidence(rows([100 * MS] * 400)), invalid=("the clock stepped by 3 s",))
+    verdict = sitting(run)
+    assert verdict.ruling is Ruling.INVALID
+    assert verdict.health.reasons == ("the clock stepped by 3 s",)
+    assert verdict.health.mend == "run again"
+
+
+@pytest.mark.parametrize("planned", [399, 401])
+def test_every_planned_request_has_one_row(planned: int) -> None:
+    run = evidence(rows([100 * MS] * 400))
+    span = replace(run.runs[0], planned={"chat": planned})
+    found = health(replace(run, runs=(span,)))
+    assert not found.fit
+    assert f"{planned} requests of chat were planned, and 400 are accounted for" in found.reasons[0]
+
+
+def test_a_tenant_whose_lane_was_lost_whole_is_missed() -> None:
+    run = evidence(rows([100 * MS] * 400))
+    span = replace(run.runs[0], planned={"chat": 400, "code": 50})
+    assert not health(replace(run, runs=(span,), tenants=("chat", "code"))).fit
+
+
+def test_a_closed_loop_has_no_plan_to_miss() -> None:
+    run = evidence(rows([100 * MS] * 400), closed_loop=frozenset({"chat"}))
+    assert health(run).fit
+
+
+def test_a_request_that_is_recorded_twice_is_noticed() -> None:
+    requests = rows([100 * MS] * 400)
+    requests[1] = replace(requests[0])
+    found = health(evidence(requests))
+    assert not found.fit
+    assert "recorded twice" in found.reasons[0]
+
+
+def test_unsent_requests_are_ours() -> None:
+    requests = [
+        *rows([100 * MS] * 400),
+        row(ordinal=400, outcome=Outcome.UNSENT, why="no file descriptor was left"),
+    ]
+    found = health(evidence(requests))
+    assert not found.fit
+    assert "1 requests that were due were not sent: no file descriptor was left" in found.reasons[0]
+    assert found.unsent == 1
+
+
+def test_later_turns_of_a_session_that_the_engine_broke_are_not_ours() -> None:
+    broken = row(ordinal=0, outcome=Outcome.BROKEN, session="s", turn=1)
+    later = row(ordinal=1, outcome=Outcome.UNSENT, session="s", turn=2, due_ns=7 * S)
+    fine = rows([100 * MS] * 400, first_ordinal=2)
+    verdict = sitting(evidence([broken, later, *fine]), "error_rate <= 1%")
+    assert verdict.health.fit
+    assert verdict.ruling is Ruling.PASS
+    earlier = replace(later, turn=0)
+    assert not health(evidence([broken, earlier, *fine]), "error_rate <= 1%").fit
+
+
+def test_a_run_that_did_not_finish_for_no_known_reason_is_ours() -> None:
+    run = evidence(rows([100 * MS] * 400))
+    found = health(replace(run, runs=(replace(run.runs[0], finished=False),)))
+    assert not found.fit
+    assert "did not finish" in found.reasons[0]
+
+
+def test_nothing_due_in_the_window_is_ours() -> None:
+    early = [row(ordinal=i, due_ns=i * MS) for i in range(10)]
+    for requests in ([], early):
+        verdict = sitting(evidence(requests))
+        assert verdict.ruling is Ruling.INVALID
+        assert "nothing was due in the measured window" in verdict.health.reasons
+
+
+def test_a_closed_loop_that_the_engine_held_through_the_warm_up_is_a_fail() -> None:
+    held = [
+        replace(row(ordinal=i, due_ns=0, outcome=Outcome.TIMED_OUT), done_ns=60 * S)
+        for i in range(8)
+    ]
+    verdict = sitting(evidence(held, closed_loop=frozenset({"chat"})))
+    assert verdict.health.fit
+    assert verdict.ruling is Ruling.FAIL
+    assert verdict.engine_fault is not None
+    assert "none of the 8 requests" in verdict.engine_fault
+    assert verdict.checks[0].ruling is Ruling.INCONCLUSIVE
+
+
+def test_a_closed_loop_that_went_quiet_by_itself_is_ours() -> None:
+    done = [row(ordinal=i, due_ns=0) for i in range(8)]
+    verdict = sitting(evidence(done, closed_loop=frozenset({"chat"})))
+    assert verdict.ruling is Ruling.INVALID
+
+
+def test_a_closed_loops_lateness_counts_from_the_previous_completion() -> None:
+    # due is when the one before was done: what the engine took is in no lateness
+    requests = []
+    due = WARMUP_NS
+    for ordinal in range(20):
+        one = row(ordinal=ordinal, due_ns=due, late_ns=MS, ttft_ns=900 * MS)
+        requests.append(one)
+        due = one.done_ns
+    found = health(evidence(requests, closed_loop=frozenset({"chat"})), "ttft.p99 <= 2s")
+    assert found.fit
+    assert found.lateness_max_s == pytest.approx(0.001)
+
+
+def test_lateness_survives_the_rows() -> None:
+    run = evidence(late(rows([100 * MS] * 400), 31 * MS))
+    kept = Summaries(histograms=histograms(run), measurements=measure(run))
+    verdict = rule(sla("ttft.p99 <= 300ms"), replace(run, rows=()), None, summaries=kept)
+    assert verdict.ruling is Ruling.INVALID
+    assert verdict.health.lateness_p99_s == pytest.approx(0.031)
+    fit = rule(sla("ttft.p99 <= 310ms"), replace(run, rows=()), None, summaries=kept)
+    assert fit.ruling is Ruling.PASS
+
+
+def test_a_limit_set_by_a_baseline_is_a_limit_too() -> None:
+    past = evidence(rows([100 * MS] * 400))
+    baseline = Baseline(
+        name="main",
+        subject=past.subject,
+        runs=1,
+        measurements=measure(past),
+        histograms=histograms(past),
+    )
+    run = evidence(late(rows([100 * MS] * 400), 12 * MS))
+    verdict = rule(sla("ttft.p99 <= baseline + 10%"), run, baseline)
+    assert verdict.ruling is Ruling.INVALID
+    assert "lateness" in verdict.health.reasons[0]
