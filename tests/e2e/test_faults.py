@@ -6,6 +6,7 @@ import http.server
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -33,28 +34,26 @@ def sim_sheet(*flags: str, ready: str = "20s") -> str:
 
 @pytest.fixture
 def sim(tmp_path: Path) -> Iterator[str]:
-    """Yield the URL of a simulated engine that somebody else runs."""
+    """Yield the URL of a simulated engine that somebody else runs and that wants a key."""
+    yield from serve(tmp_path, "--api-key", "k3y")
+
+
+def serve(folder: Path, *flags: str) -> Iterator[str]:
     port = free_port()
-    with (tmp_path / "sim.log").open("wb") as log:
+    argv = [sys.executable, "-P", "-m", "launchers.sim", "--port", str(port), "--preset", "fast"]
+    with (folder / "sim.log").open("wb") as log:
         server = subprocess.Popen(
-            [
-                *(sys.executable, "-P", "-m", "launchers.sim", "--port", str(port)),
-                *("--preset", "fast", "--served-model-name", "sim", "--api-key", "k3y"),
-            ],
-            stdout=log,
-            stderr=log,
+            [*argv, "--served-model-name", "sim", *flags], stdout=log, stderr=log
         )
     try:
-        assert eventually(lambda: "Started" in (tmp_path / "sim.log").read_text() or _up(port), 20)
+        assert eventually(lambda: answers(port), 20), (folder / "sim.log").read_text()
         yield f"http://127.0.0.1:{port}"
     finally:
         server.kill()
         server.wait()
 
 
-def _up(port: int) -> bool:
-    import socket
-
+def answers(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
@@ -288,25 +287,30 @@ def test_a_key_is_used_and_never_written_down(
             assert b"k3y" not in file.read_bytes(), file
 
 
-def test_every_request_refused_is_a_full_report_and_exit_99(table: Table) -> None:
-    table.sheet("engine.yaml", sim_sheet("--refuse", "1", "--refuse-status", "503"))
+@pytest.fixture
+def refusing(tmp_path: Path) -> Iterator[str]:
+    """Yield the URL of a server that answers every request with 503."""
+    yield from serve(tmp_path, "--refuse", "1", "--refuse-status", "503")
 
-    ended = table.play(engine=str(table.folder / "engine.yaml"))
+
+def test_every_request_refused_is_a_full_report_and_exit_99(table: Table, refusing: str) -> None:
+    ended = table.play("--url", refusing, "--model", "sim", engine=None)
 
     assert ended.code == 99, ended.said
+    assert "503" in ended.out
     assert ended.verdict["ruling"] == "FAIL"
     (errors,) = [check for check in ended.verdict["checks"] if "error_rate" in check["expr"]]
     assert errors["measured"]["value"] == 1
+    assert {row["status"] for row in ended.rows()} == {503}
     assert "503" in (ended.run / "report.html").read_text()
     assert (ended.run / "junit.xml").exists()
 
 
-def test_an_aborted_run_is_a_fail(table: Table) -> None:
-    table.sheet("engine.yaml", sim_sheet("--refuse", "1", "--refuse-status", "503"))
+def test_an_aborted_run_is_a_fail(table: Table, refusing: str) -> None:
     table.sheet("profile.yaml", PROFILE.replace("duration: 4s", "duration: 60s"))
     table.sheet("sla.yaml", "version: 1\nmust:\n  - {expr: error_rate <= 20%, abort_after: 2s}\n")
 
-    ended = table.play(engine=str(table.folder / "engine.yaml"))
+    ended = table.play("--url", refusing, "--model", "sim", engine=None)
 
     assert ended.code == 99, ended.said
     assert ended.manifest["aborted"]
