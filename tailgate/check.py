@@ -11,6 +11,7 @@ from rich.table import Table
 from profiles.sheet import find
 from profiles.units import format_duration
 from reports import baseline as baselines
+from reports.fault import UsageError
 from reports.intervals import write_intervals
 from reports.report import Report
 from reports.rundir import RunDir, read_evidence, read_summaries
@@ -143,7 +144,16 @@ def show_pin(console: Console, name: str) -> None:
 
     Raises PaperError if there is none.
     """
-    kept = baselines.read_pin(baselines.BASELINES / f"{name}.json")
+    pins = {pin.name: pin for pin in baselines.pins()}
+    if name not in pins:
+        raise UsageError(
+            baselines.BASELINES,
+            f"it holds no pin called {name!r}",
+            f"choose one of {', '.join(sorted(pins))}"
+            if pins
+            else "pin a run first: tailgate baseline pin RUN --name NAME",
+        )
+    kept = pins[name]
     subject = kept.baseline.subject
     facts = {
         "pinned": kept.pinned,
