@@ -200,7 +200,7 @@ class _Sitting:
             ruling=Ruling.INCONCLUSIVE,
             because=because,
             mend="run it to its end",
-            warning=None,
+            wants=None,
         )
 
     def _aborted(self, target: Target) -> Finding:
@@ -219,14 +219,14 @@ class _Sitting:
                 ruling=Ruling.INCONCLUSIVE,
                 because=because,
                 mend="run it to its end",
-                warning=None,
+                wants=None,
             )
         after = (
             "" if check.abort_after_ns is None else f" for {format_duration(check.abort_after_ns)}"
         )
         until = "" if seen.measured is None else f"; over the whole of it {seen.because}"
         because = f"{target} was broken{after}, and the run was stopped for it{until}"
-        return replace(seen, ruling=Ruling.FAIL, because=because, mend=None, warning=None)
+        return replace(seen, ruling=Ruling.FAIL, because=because, mend=None, wants=None)
 
     def _beside_baseline(self, target: Target) -> tuple[float | None, Finding | None]:
         """Return the limit that the baseline sets, or the finding where it sets none."""
@@ -277,9 +277,8 @@ class _Sitting:
         return held_back(self.docket.columns, self.evidence)
 
     def _warnings(self, ruled: Sequence[_Ruled]) -> Iterator[str]:
+        yield from _thin(ruled)
         for one in ruled:
-            if one.finding.warning is not None:
-                yield one.finding.warning
             if one.finding.ruling is Ruling.SKIPPED:
                 yield f"SKIPPED: {one.finding.because}; {one.finding.mend}"
             if one.target.check.level == "should" and not self.strict:
@@ -298,6 +297,17 @@ class _Sitting:
         if aborted is not None and all(check.name != aborted for check in self.sla.checks):
             names = [check.name for check in self.sla.checks]
             yield f"the run was aborted by {aborted!r}, which this SLA does not hold; {nearest(aborted, names)}"
+
+
+def _thin(ruled: Sequence[_Ruled]) -> Iterator[str]:
+    """Yield, for each number of requests that is wanted, who has fewer."""
+    for wanted in sorted({one.finding.wants for one in ruled if one.finding.wants is not None}):
+        short = [
+            f"{one.target} ({one.finding.measured.samples:,})"
+            for one in ruled
+            if one.finding.wants == wanted and one.finding.measured is not None
+        ]
+        yield f"too few requests to mean much, where {wanted:,} are wanted: {', '.join(short)}"
 
 
 def _index(gpu: str) -> int | None:

@@ -37,16 +37,17 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A check's ruling, the number under it, why, and what to do; ``warning`` where the evidence is thin.
+    """A check's ruling, the number under it, why, and what to do.
 
-    ``limit_bytes`` is what a share of a GPU came to on the GPU that was ruled on.
+    ``wants`` is how many requests its point evidence should have had and has not; ``limit_bytes`` what a share of
+    a GPU came to on the GPU that was ruled on.
     """
 
     ruling: Ruling
     measured: Measured | None
     because: str
     mend: str | None = None
-    warning: str | None = None
+    wants: int | None = None
     limit_bytes: float | None = None
 
 
@@ -211,17 +212,13 @@ def _point_percentile(
     runs = len(docket.evidence.runs)
     measured = _measured(target, value, samples=sample.requests, runs=runs, unbounded=value is None)
     needed = fewest_requests(share, _POINT_ADVICE)
-    warning = (
-        f"{target} rests on {sample.requests:,} requests; its percentile needs {needed:,} to mean much"
-        if sample.requests < needed
-        else None
-    )
+    wants = needed if sample.requests < needed else None
     kept = value is not None and meets(expression, value, limit)
     over = f"over {sample.requests:,} requests"
     if kept:
         assert value is not None
         because = f"{target} is {_against(target, value, limit)}, {over}"
-        return Finding(ruling=Ruling.PASS, measured=measured, because=because, warning=warning)
+        return Finding(ruling=Ruling.PASS, measured=measured, because=because, wants=wants)
     allowed = sample.size - rank_of(share, sample.size)
     what = "gaps" if expression.metric.name == "itl" else "requests"
     if value is None:
@@ -238,9 +235,7 @@ def _point_percentile(
             late = f"; {beyond:,} of {sample.size:,} {what} break it{failed}, where {allowed:,} may"
         because = f"{target} is {_against(target, value, limit)}, {over}{late}"
         mend = f"it would pass with a limit of {_loose(target, value)}"
-    return Finding(
-        ruling=Ruling.FAIL, measured=measured, because=because, mend=mend, warning=warning
-    )
+    return Finding(ruling=Ruling.FAIL, measured=measured, because=because, mend=mend, wants=wants)
 
 
 def _loose(target: Target, value: float) -> str:
