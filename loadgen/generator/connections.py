@@ -1,7 +1,8 @@
 """The open connections to one server: made by aiohttp's connector, kept by us, without a hidden limit.
 
-Idle ones wait on a stack, so that the warmest is used first and what a burst left over grows old. None is used
-after ``KEEP_NS`` of idleness: servers of this kind close after 5 s, and a request sent into that would be lost.
+Idle ones wait in a queue and are used in turn, so that steady traffic keeps all of them fresh and what a burst left
+over grows old. None is used after ``KEEP_NS`` of idleness: servers of this kind close after 5 s, and a request sent
+into that would be lost.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Connections:
         """Return an open connection at once, or None if there is none to be had without waiting."""
         oldest_ns = monotonic_ns() - KEEP_NS
         while self._idle:
-            wire = self._idle.pop()
+            wire = self._idle.popleft()
             if not wire.is_connected():
                 continue
             if wire.idle_since_ns >= oldest_ns:

@@ -93,16 +93,19 @@ async def test_more_than_a_hundred_connections_at_once() -> None:
         assert pool.take() is None
 
 
-async def test_the_warmest_connection_is_used_first_and_old_ones_never(
+async def test_idle_connections_take_turns_and_old_ones_are_never_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with serving(serve.stream) as server, connections(server.url) as pool:
         await pool.fill(3)
-        warm = pool.take()
-        assert warm is not None
-        warm.idle_since_ns = monotonic_ns()
-        pool.give(warm)
-        assert pool.take() is warm
+        turns = []
+        for _ in range(6):
+            wire = pool.take()
+            assert wire is not None
+            turns.append(wire)
+            pool.give(wire)
+        assert len(set(turns)) == 3
+        assert turns[:3] == turns[3:]
         now_ns = monotonic_ns()
         monkeypatch.setattr(module, "monotonic_ns", lambda: now_ns + KEEP_NS + 1)
         assert pool.take() is None
