@@ -300,9 +300,11 @@ class BentStream:
         self._drip = None
         if self._pieces:
             self._write(self._pieces.pop(0))
+        if self._pieces:
             loop = asyncio.get_running_loop()
             self._drip = loop.call_later(_PIECE_PAUSE_S, self._drop)
-        elif self._ending:
+        elif self._ending and not self._held:
+            # at once: a comment behind the last chunk would stand before the next reply
             self._close()
 
     def _styled(self, payload: bytes) -> bytes:

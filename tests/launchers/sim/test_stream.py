@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
+import aiohttp
 import pytest
 
 from .client import ask, chat, serving, stream
@@ -90,6 +91,26 @@ async def test_comments_do_not_fall_between_the_pieces_of_an_event() -> None:
         reply = await stream(port, 40)
     assert reply.ended
     assert len(reply.text.split()) == 40
+
+
+async def test_no_comment_follows_the_last_chunk_into_the_next_reply() -> None:
+    body = {"model": "tailgate-sim", "max_tokens": 2, "stream": True}
+    body["messages"] = [{"role": "user", "content": "one two three"}]
+    async with (
+        serving(faults={"ping_every_ns": 200_000, "split": True}) as port,
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as session,
+    ):
+        connections = set()
+        for _ in range(30):
+            async with session.post(
+                f"http://127.0.0.1:{port}/v1/chat/completions", json=body
+            ) as reply:
+                assert reply.connection is not None
+                assert reply.connection.transport is not None
+                connections.add(reply.connection.transport.get_extra_info("sockname"))
+                assert reply.status == 200
+                assert (await reply.read()).endswith(b"[DONE]\n\n")
+        assert len(connections) == 1
 
 
 async def test_several_events_in_one_write() -> None:
