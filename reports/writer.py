@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 
+from profiles.shelf import ShelfError, shelve
 from reports.report import Report, Writer
 from reports.writers import (
     html,
@@ -17,6 +17,7 @@ from reports.writers import (
     verdict_json,
 )
 
+GROUP = "tailgate.writers"
 WRITERS: dict[str, Writer] = {
     "verdict": verdict_json.WRITER,
     "measurements": measurements_json.WRITER,
@@ -31,19 +32,19 @@ WRITERS: dict[str, Writer] = {
 def all_writers() -> Mapping[str, Writer]:
     """Return our writers and those of installed packages.
 
-    Raises ValueError if a package brings a name or a file that is taken, or something that is no Writer.
+    Raises ShelfError if a name or a file is taken, or if an entry point cannot be loaded or is no Writer.
     """
-    found = dict(WRITERS)
-    for point in entry_points(group="tailgate.writers"):
-        writer = point.load()
+    known = shelve(WRITERS, GROUP)
+    owners: dict[str, str] = {}
+    for name, writer in known.items():
         if not isinstance(writer, Writer):
-            raise ValueError(
-                f"entry point {point.name} = {point.value} is no reports.report.Writer"
+            raise ShelfError(f"{GROUP}: {name!r} is {writer!r}, which is no Writer")
+        if writer.file in owners:
+            raise ShelfError(
+                f"{GROUP}: {name!r} and {owners[writer.file]!r} both write {writer.file}"
             )
-        if point.name in found or writer.file in {known.file for known in found.values()}:
-            raise ValueError(f"entry point {point.name}: the name or {writer.file} is taken")
-        found[point.name] = writer
-    return found
+        owners[writer.file] = name
+    return known
 
 
 def write_all(report: Report) -> tuple[Path, ...]:

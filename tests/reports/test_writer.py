@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from reports import writer
+from profiles import shelf
+from profiles.shelf import ShelfError
 from reports.report import Report, Writer
 from reports.rundir import read_summaries
 from reports.writer import WRITERS, all_writers, write_all
@@ -52,7 +53,7 @@ class Loaded:
 
 def offer(monkeypatch: pytest.MonkeyPatch, name: str, attribute: str) -> None:
     point = EntryPoint(name=name, value=f"{__name__}:Loaded.{attribute}", group="tailgate.writers")
-    monkeypatch.setattr(writer, "entry_points", lambda group: [point])
+    monkeypatch.setattr(shelf, "entry_points", lambda group: [point])
 
 
 def test_outsiders_bring_writers(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,16 +64,16 @@ def test_outsiders_bring_writers(report: Report, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("name", "attribute", "said"),
     [
-        ("html", "good", "is taken"),
-        ("carbon", "taken", "is taken"),
-        ("carbon", "other", "is no reports.report.Writer"),
+        ("html", "good", "taken twice"),
+        ("carbon", "taken", "both write junit.xml"),
+        ("carbon", "other", "is no Writer"),
     ],
 )
 def test_outsiders_take_no_name_and_no_file(
     name: str, attribute: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     offer(monkeypatch, name, attribute)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ShelfError, match=said):
         all_writers()
 
 

@@ -35,6 +35,10 @@ def engine_sheet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = folder / "tiny"
     maker: list[str | Path] = [VLLM / "python", "-P", HERE / "tiny_model.py", model, words]
     subprocess.run(maker, check=True, timeout=120)
+    # Engine and generators share the cores of this machine; the engine is the one that can wait.
+    polite = folder / "vllm"
+    polite.write_text(f'#!/bin/sh\nexec nice -n 10 {VLLM / "vllm"} "$@"\n')
+    polite.chmod(0o755)
     sheet = folder / "vllm-cpu.yaml"
     # float32: with bfloat16 the worker can die of SIGILL in the matrix extensions of some CPUs.
     sheet.write_text(
@@ -42,7 +46,7 @@ def engine_sheet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # A real vLLM on the CPU, serving a tiny random model.
 version: 1
 engine: vllm
-executable: {VLLM / "vllm"}
+executable: {polite}
 model: {model}
 served_as: tiny
 gpus: 0
@@ -161,5 +165,5 @@ def test_a_tight_sla_is_broken_on_the_same_evidence_and_in_a_run(
         check["expr"]: check["ruling"]
         for check in read_json(tmp_path / "run" / "verdict.json")["checks"]
     }
-    assert rulings == {"ttft.p50{tenant=code} <= 100us": "FAIL", "error_rate <= 1%": "PASS"}
+    assert rulings == {"e2e.p50{tenant=chat} <= 1500ms": "FAIL", "error_rate <= 1%": "PASS"}
     assert survivors(read_json(tmp_path / "run" / "manifest.json")["run_id"]) == []
