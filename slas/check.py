@@ -14,7 +14,7 @@ from slas.expression import base_units
 from slas.finding import Finding, find, unknown
 from slas.health import Twice, examine, held_back
 from slas.measurement import Summaries
-from slas.quantity import Latency, Metric, Ratio
+from slas.quantity import Gauge, Latency, Metric, Rate, Ratio
 from slas.regression import Baseline, objections, past_value
 from slas.ruling import CheckRuling, Health, Ruling, Verdict, worst
 from slas.sla import Check, Sla
@@ -77,6 +77,8 @@ class _Sitting:
         deciding = [one for one in ruled if self._decides(one.target.check)]
         health = examine(self.docket, _twice(deciding), stopped=self.stopped is not None)
         engine_fault = self.evidence.engine_fault or self._held_back()
+        ruled = self._holm(ruled)
+        deciding = [one for one in ruled if self._decides(one.target.check)]
         checks = tuple(_check_ruling(one) for one in ruled)
         return Verdict(
             ruling=self._ruling(deciding, health, engine_fault),
@@ -91,6 +93,34 @@ class _Sitting:
             cut=self.evidence.cut,
             aborted=self.evidence.aborted,
         )
+
+    def _holm(self, ruled: list[_Ruled]) -> list[_Ruled]:
+        """Return the rulings with FAILs that many checks together may owe to luck made INCONCLUSIVE (Holm, 1979).
+
+        A PASS of the run needs every check to pass, so it needs no correction. Counts, such as memory and
+        maxima, are not drawn by lot and stay as they are.
+        """
+        if self.confidence is None or self.stopped is not None:
+            return ruled
+        family = [index for index, one in enumerate(ruled) if _is_sampled(one)]
+        failed = {i for i in family if ruled[i].finding.ruling is Ruling.FAIL}
+        certain: set[int] = set()
+        while open_ones := failed - certain:
+            level = 1 - (1 - self.confidence) / (len(family) - len(certain))
+            held = {i for i in open_ones if self._fails_at(ruled[i], level)}
+            if not held:
+                break
+            certain |= held
+        return [
+            replace(one, finding=_perhaps_luck(one.finding, len(family)))
+            if index in failed - certain
+            else one
+            for index, one in enumerate(ruled)
+        ]
+
+    def _fails_at(self, one: _Ruled, confidence: float) -> bool:
+        assert one.limit is not None
+        return find(self.docket, one.target, one.limit, confidence).ruling is Ruling.FAIL
 
     def _decides(self, check: Check) -> bool:
         return self.strict or check.level == "must"
@@ -297,6 +327,30 @@ class _Sitting:
         if aborted is not None and all(check.name != aborted for check in self.sla.checks):
             names = [check.name for check in self.sla.checks]
             yield f"the run was aborted by {aborted!r}, which this SLA does not hold; {nearest(aborted, names)}"
+
+
+def _is_sampled(one: _Ruled) -> bool:
+    """Return whether a ruling rests on a bound that chance may have moved."""
+    expression = one.target.check.expression
+    if one.limit is None or expression.limit.relative:
+        return False
+    match expression.metric:
+        case Latency():
+            statistic = expression.statistic
+            return statistic is not None and statistic.text not in ("min", "max")
+        case Ratio() | Rate():
+            return True
+        case Gauge():
+            return False
+
+
+def _perhaps_luck(finding: Finding, family: int) -> Finding:
+    return replace(
+        finding,
+        ruling=Ruling.INCONCLUSIVE,
+        because=f"{finding.because}; among {family} checks at once, one such FAIL may be luck (Holm)",
+        mend="; ".join(part for part in ("more runs would tell", finding.mend) if part),
+    )
 
 
 def _thin(ruled: Sequence[_Ruled]) -> Iterator[str]:

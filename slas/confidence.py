@@ -126,15 +126,6 @@ def fewest_requests(share: float, confidence: float) -> int:
     return math.ceil(math.log(1 - confidence) / math.log(share))
 
 
-def advised_requests(share: float) -> int:
-    """Return how many requests a run should have for a percentile: 20 / (1 - p).
-
-    >>> advised_requests(0.99)
-    2000
-    """
-    return round(20 / (1 - share))
-
-
 def more_requests(
     hits: float, size: int, effective: float, allowed: float, confidence: float
 ) -> int | None:

@@ -72,22 +72,11 @@ def upper_us(index: int) -> int:
     return lower_us(index) + (1 << doubling) - 1
 
 
-def _edges_us() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    index = np.arange(BUCKETS, dtype=np.int64)
-    doubling = np.maximum((index >> _HALF_BITS) - 1, 0)
-    lower = (index - (doubling << _HALF_BITS)) << doubling
-    return lower, lower + (np.int64(1) << doubling) - 1
-
-
-_LOWER_US, _UPPER_US = _edges_us()
-
-
 class Histogram:
     """Counts of integer microseconds; what lies outside 0 .. 3.6e9 us is counted in ``over`` and ``under``.
 
-    ``total`` includes both. Statistics come from the buckets, so that they are the same after ``encode``,
-    ``decode`` and ``add`` in any order: a percentile and ``max_us`` are the upper edge of their bucket,
-    ``min_us`` the lower edge, ``mean_us`` the mean of bucket middles.
+    ``total`` includes both. Percentiles come from the buckets (their upper edge), so that they are the same after
+    ``encode``, ``decode`` and ``add`` in any order.
     """
 
     __slots__ = ("counts", "over", "under")
@@ -164,11 +153,6 @@ class Histogram:
             else:
                 self.counts[index] += count
 
-    def at_most(self, limit_us: int) -> int:
-        """Return how many values are certainly at most ``limit_us``: those of buckets wholly below or at it."""
-        last = int(np.searchsorted(_UPPER_US, limit_us, side="right"))
-        return int(self.counts[:last].sum()) + self.under
-
     def percentile_us(self, share: float, above: int = 0) -> int | None:
         """Return the value at rank ceil(share x n), in microseconds, as its bucket's upper edge.
 
@@ -186,29 +170,7 @@ class Histogram:
             return 0
         cumulated = np.cumsum(self.counts)
         index = int(np.searchsorted(cumulated, rank, side="left"))
-        return None if index == BUCKETS else int(_UPPER_US[index])
-
-    @property
-    def max_us(self) -> int | None:
-        """The upper edge of the highest bucket in use; None if empty or if a value was over the range."""
-        return self.percentile_us(1.0)
-
-    @property
-    def min_us(self) -> int | None:
-        """The lower edge of the lowest bucket in use; 0 if a value was negative, None if all were too high."""
-        if self.under:
-            return 0
-        used = np.flatnonzero(self.counts)
-        return int(_LOWER_US[used[0]]) if used.size else None
-
-    @property
-    def mean_us(self) -> float | None:
-        """The mean of bucket middles; values over the range count as an hour, negative ones as 0."""
-        if self.total == 0:
-            return None
-        # longest sums: an hour in us times 2**31 values still fits a float exactly enough (1e-16 relative)
-        middles = (_LOWER_US + _UPPER_US) / 2
-        return float((self.counts @ middles + float(self.over) * HIGHEST_US) / self.total)
+        return None if index == BUCKETS else upper_us(index)
 
     def encode(self) -> str:
         """Return HdrHistogram V2 (zlib, base64), as .hlog lines carry it.

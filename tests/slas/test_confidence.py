@@ -10,7 +10,6 @@ from scipy import stats
 
 from slas.columns import UNBOUNDED
 from slas.confidence import (
-    advised_requests,
     fewest_requests,
     mean_interval,
     more_requests,
@@ -92,10 +91,6 @@ def test_fewest_requests_is_the_known_table(share: float, confidence: float, few
     short = share_interval([0], [fewest - 1], confidence)
     assert enough.high <= 1 - share + 1e-12
     assert short.high > 1 - share
-
-
-def test_advice_is_twenty_beyond_the_percentile() -> None:
-    assert (advised_requests(0.99), advised_requests(0.999)) == (2000, 20000)
 
 
 def test_mean_bounds_are_students() -> None:
