@@ -7,17 +7,25 @@ import sys
 import threading
 import time
 
-for script in (
+SCRIPTS = (
     "exec sleep 600",
     'trap "" TERM; while :; do sleep 600; done',
     "exec setsid sleep 600",
     'trap "" TERM; setsid sh -c \'trap "" TERM; sleep 600 & sleep 600\' & exit 0',
-):
-    subprocess.Popen(["sh", "-c", script])
-for _ in range(16):
-    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
-memory = [bytearray(1 << 20) for _ in range(32)]
-print("up", flush=True)
-if len(sys.argv) > 1:
-    sys.exit(int(sys.argv[1]))
-time.sleep(600)
+)
+
+
+def main() -> None:
+    for script in SCRIPTS:
+        subprocess.Popen(["sh", "-c", script])
+    for _ in range(16):
+        threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+    memory = [bytearray(1 << 20) for _ in range(32)]
+    print("up", len(memory), flush=True)
+    if len(sys.argv) > 1:
+        sys.exit(int(sys.argv[1]))
+    time.sleep(600)
+
+
+if __name__ == "__main__":
+    main()
