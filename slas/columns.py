@@ -134,8 +134,8 @@ def columns_of(evidence: Evidence) -> Columns:
         server_usage=_bools(row.usage_from == "server" for row in rows),
         burst=_bools(row.burst for row in rows),
         measured=(due_ns >= start_ns) & (due_ns < end_ns),
-        gap_ns=_ints(chain.from_iterable(row.gaps_ns for row in rows)),
-        gap_tokens=_gap_tokens(rows),
+        gap_ns=_ints(chain.from_iterable(row.gaps_ns for row in rows), int(gap_start[-1])),
+        gap_tokens=_gap_tokens(rows, int(gap_start[-1])),
         gap_start=gap_start,
         gap_row=np.repeat(np.arange(len(rows)), gap_counts),
         window_start_ns=start_ns,
@@ -149,8 +149,8 @@ def _known(named: tuple[str, ...], seen: Iterable[str]) -> tuple[str, ...]:
     return (*named, *extra)
 
 
-def _ints(values: Iterable[int]) -> Ints:
-    return np.fromiter(values, dtype=np.int64)
+def _ints(values: Iterable[int], count: int = -1) -> Ints:
+    return np.fromiter(values, dtype=np.int64, count=count)
 
 
 def _stamps(values: Iterable[int | None]) -> Ints:
@@ -161,11 +161,11 @@ def _bools(values: Iterable[bool]) -> Bools:
     return np.fromiter(values, dtype=np.bool_)
 
 
-def _gap_tokens(rows: tuple[RequestRow, ...]) -> Ints:
+def _gap_tokens(rows: tuple[RequestRow, ...], count: int) -> Ints:
     for row in rows:
         if len(row.gaps_ns) != len(row.gap_tokens):
             raise ValueError(
                 f"row {row.tenant}/{row.ordinal} of run {row.run} has {len(row.gaps_ns)} gaps"
                 f" but tokens for {len(row.gap_tokens)}"
             )
-    return _ints(chain.from_iterable(row.gap_tokens for row in rows))
+    return _ints(chain.from_iterable(row.gap_tokens for row in rows), count)

@@ -58,7 +58,9 @@ class ExactSample:
         """How many requests they belong to."""
         if self.latency.in_goodput is None:
             return self.size
-        return int(np.unique(self.row).size)
+        seen = np.zeros(self.columns.size, dtype=np.bool_)
+        seen[self.row] = True
+        return int(np.count_nonzero(seen))
 
     @cached_property
     def failed(self) -> int:

@@ -95,6 +95,23 @@ def test_point_rulings(text: str, ttfts: list[int | None], ruling: Ruling) -> No
     assert one.measured.samples == len(ttfts)
 
 
+def test_rejections_are_what_the_server_shed() -> None:
+    ways = [
+        (429, Outcome.REFUSED),
+        (503, Outcome.REFUSED),
+        (500, Outcome.REFUSED),
+        (200, Outcome.BROKEN),
+    ]
+    failed = [
+        row(ordinal=i, status=status, outcome=outcome) for i, (status, outcome) in enumerate(ways)
+    ]
+    run = evidence([*failed, *rows(spread(96, 0), first_ordinal=4)])
+    assert ruled("rejections <= 2%", run).ruling is PASS
+    assert ruled("rejections < 2%", run).ruling is FAIL
+    assert ruled("error_rate <= 4%", run).ruling is PASS
+    assert ruled("error_rate < 4%", run).ruling is FAIL
+
+
 def test_goodput_looks_at_a_requests_longest_gap() -> None:
     fine = [row(ordinal=i, gaps_ns=(20 * MS,) * 50) for i in range(99)]
     stalled = row(ordinal=99, gaps_ns=(*(20 * MS,) * 49, 900 * MS))
