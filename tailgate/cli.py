@@ -18,7 +18,7 @@ from launchers.sim.command import sim
 from launchers.spec import EngineSheet
 from profiles.profile import ProfileSheet, read_profile
 from profiles.schedule import LevelError
-from profiles.sheet import Room, SheetError, catalogue, find, json_schema
+from profiles.sheet import RefusalError, Room, SheetError, catalogue, find, json_schema
 from profiles.shelf import ShelfError
 from profiles.summary import summarise
 from profiles.tracerow import TraceError
@@ -311,7 +311,7 @@ def answer(argv: list[str]) -> int:
     except LaunchError as error:
         click.echo(f"tailgate: {error}", err=True)
         return Exit.NOT_READY
-    except (LevelError, ShelfError, TraceError) as error:
+    except (LevelError, RefusalError, ShelfError, TraceError) as error:
         click.echo(f"tailgate: {error}", err=True)
         return Exit.USAGE
     except click.ClickException as error:

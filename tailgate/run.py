@@ -16,11 +16,11 @@ from rich.console import Console
 
 from launchers.engine import LaunchError
 from launchers.launch import Running, launch
-from launchers.spec import EngineSheet, EngineSpec, attach, read_engine
+from launchers.spec import EngineSheet, EngineSpec, attach, read_engine, watched_by_dcgm
 from loadgen.frames import Final, Job, Lost, Progress, Stop
 from profiles.profile import Profile, ProfileSheet, read_profile
 from profiles.schedule import burst_intervals, planned_counts, schedule_sha256
-from profiles.sheet import Fault, Sheet, SheetError, find
+from profiles.sheet import Fault, RefusalError, Sheet, SheetError, find
 from profiles.units import format_duration
 from reports.manifest import (
     FORMAT,
@@ -195,12 +195,21 @@ def _engine(request: Request) -> tuple[EngineSpec, Sheet[EngineSheet] | None]:
     if request.engine is not None:
         spec, sheet = read_engine(find(request.engine, "launchers"))
     else:
-        spec = attach(request.url or "", request.model or "")
+        with _naming("--url"):
+            spec = attach(request.url or "", request.model or "")
     if request.dcgm_url is not None:
-        spec = replace(
-            spec, telemetry=replace(spec.telemetry, memory="dcgm", dcgm_url=request.dcgm_url)
-        )
+        with _naming("--dcgm"):
+            spec = watched_by_dcgm(spec, request.dcgm_url)
     return spec, sheet
+
+
+@contextlib.contextmanager
+def _naming(option: str) -> Iterator[None]:
+    """Let a refused value be told with the option that it came by."""
+    try:
+        yield
+    except RefusalError as refusal:
+        raise RefusalError(f"{option}: {refusal.fault}", refusal.mend) from refusal
 
 
 class Ledger:
@@ -324,6 +333,7 @@ def _perform(
         ledger.change(
             gpus=running.gpus,
             simulated=running.simulated,
+            telemetry=replace(ledger.manifest.telemetry, engine_metrics=running.engine_metrics),
         )
         for warning in running.warnings:
             ledger.warn(warning)
@@ -353,6 +363,7 @@ def _perform(
         fault = running.poll()
         stopped_ns = time.monotonic_ns()
         running.stop()
+        ledger.invalid(*running.invalid)
         for warning in running.warnings:
             ledger.warn(warning)
         ledger.change_engine(stopped_ns=stopped_ns)

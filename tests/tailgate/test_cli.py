@@ -62,6 +62,14 @@ def said(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
             ),
             "NOT_SET_ANYWHERE",
         ),
+        (("run", "--url", "x", "--model", "m", "--profile", "smoke", "--sla", "smoke"), "--url"),
+        (
+            (
+                *("run", "--engine", "sim-static", "--profile", "smoke", "--sla", "smoke"),
+                *("--dcgm", "nonsense"),
+            ),
+            "--dcgm",
+        ),
         (("run", "--load", "0"), "--load"),
         (("no-such-command",), "no-such-command"),
         (("check", "no/such/run"), "no/such/run"),
