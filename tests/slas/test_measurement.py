@@ -150,6 +150,18 @@ def test_throughput_counts_what_came_within_the_window() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("due_ns", "lasts_ns", "counted"),
+    [(WARMUP_NS - S, 2 * S, True), (WARMUP_NS - S, S // 2, False), (24 * S, 2 * S, False)],
+)
+def test_a_request_counts_when_its_last_token_comes(
+    due_ns: int, lasts_ns: int, counted: bool
+) -> None:
+    request = row(due_ns=due_ns, ttft_ns=lasts_ns, gaps_ns=())
+    rate = found(measure(evidence([request])), "throughput.requests").mean
+    assert rate == pytest.approx(counted / (DURATION_NS / S))
+
+
 def test_the_servers_token_count_is_spread_over_the_reads() -> None:
     # two reads, one inside the window; the server says they held 10 tokens
     request = replace(row(due_ns=WARMUP_NS - S, ttft_ns=S // 2, gaps_ns=(S,)), output_tokens=10)
