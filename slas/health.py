@@ -51,7 +51,7 @@ def examine(docket: Docket, twice: Sequence[Twice], *, stopped: bool) -> Health:
     lateness = _lateness(docket)
     window = _within_window(evidence)
     lag = _times(np.fromiter((ns for s in window for ns in s.loop_lag_ns), dtype=np.int64))
-    reasons = list(evidence.invalid)
+    reasons = [*evidence.invalid, *_disordered(docket)]
     if not stopped:
         reasons += _undelivered(docket)
         reasons += _unfinished(evidence)
@@ -165,6 +165,30 @@ def _undelivered(docket: Docket) -> Iterable[str]:
         total = ours.total()
         why, _ = ours.most_common(1)[0]
         yield f"{total:,} requests that were due were not sent: {why}"
+
+
+def _disordered(docket: Docket) -> Iterable[str]:
+    """Yield how many requests have stamps that no single clock could have given: their latencies mean nothing."""
+    columns = docket.columns
+    if columns is None:
+        return
+    stamps = (
+        columns.due_ns,
+        columns.sent_ns,
+        columns.first_ns,
+        columns.last_ns,
+        columns.done_ns,
+    )
+    torn = np.zeros(columns.size, dtype=np.bool_)
+    latest = columns.due_ns
+    for stamp in stamps:
+        known = stamp != MISSING
+        torn |= known & (stamp < latest)
+        latest = np.where(known, stamp, latest)
+    torn[columns.gap_row[columns.gap_ns < 0]] = True
+    count = int(torn.sum())
+    if count:
+        yield f"{count:,} requests have stamps out of order: a clock stepped, or rows are damaged"
 
 
 def _unsent_by_us(evidence: Evidence) -> Counter[str]:

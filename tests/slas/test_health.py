@@ -1,5 +1,6 @@
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -90,12 +91,7 @@ def test_lateness_in_the_warm_up_does_not_count() -> None:
 
 
 def test_the_wait_for_a_connection_is_the_engines() -> None:
-    slow = [
-        replace(
-            one, sent_ns=one.due_ns + 200 * MS, connect_ns=200 * MS, first_ns=one.due_ns + 400 * MS
-        )
-        for one in rows([100 * MS] * 400)
-    ]
+    slow = [replace(one, connect_ns=200 * MS) for one in late(rows([400 * MS] * 400), 200 * MS)]
     verdict = sitting(evidence(slow))
     assert verdict.health.fit
     assert verdict.ruling is Ruling.FAIL
@@ -228,6 +224,24 @@ def test_a_request_that_is_recorded_twice_is_noticed() -> None:
     found = health(evidence(requests))
     assert not found.fit
     assert "recorded twice" in found.reasons[0]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"sent_ns": WARMUP_NS - 1},
+        {"first_ns": WARMUP_NS - 1},
+        {"last_ns": WARMUP_NS + 1},
+        {"done_ns": WARMUP_NS + 1},
+        {"gaps_ns": (-1, 1, 1, 1)},
+    ],
+)
+def test_stamps_out_of_order_are_ours(fields: dict[str, Any]) -> None:
+    requests = rows([100 * MS] * 400)
+    requests[0] = replace(requests[0], **fields)
+    verdict = sitting(evidence(requests))
+    assert verdict.ruling is Ruling.INVALID
+    assert "1 requests have stamps out of order" in verdict.health.reasons[0]
 
 
 def test_unsent_requests_are_ours() -> None:
