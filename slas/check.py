@@ -12,7 +12,7 @@ from slas.docket import Docket, Target, docket_of
 from slas.evidence import Evidence
 from slas.expression import base_units
 from slas.finding import Finding, find, unknown
-from slas.health import Twice, examine, held_back
+from slas.health import Twice, examine, held_back, slowness_ns
 from slas.measurement import Summaries
 from slas.quantity import Gauge, Latency, Metric, Rate, Ratio
 from slas.regression import Baseline, objections, past_value
@@ -23,12 +23,13 @@ from slas.steady import unsettled_runs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ruled:
-    """A target, what it came to, the limit it was held against, and the same from sent."""
+    """A target, what it came to, the limit it was held against, the same from sent, and whether slowness matters."""
 
     target: Target
     finding: Finding
     limit: float | None
-    from_sent: Ruling | None
+    from_sent: Ruling | None = None
+    regardless: bool = False
 
 
 def rule(
@@ -71,6 +72,7 @@ class _Sitting:
         self.confidence = None if evidence.quick else sla.confidence
         self.runs = 1 if evidence.quick else max(sla.runs, len(evidence.runs))
         self.stopped = _stopped(evidence)
+        self.slowness_ns = slowness_ns(self.docket)
 
     def verdict(self) -> Verdict:
         ruled = [self._rule(target) for check in self.sla.checks for target in self._targets(check)]
@@ -191,16 +193,13 @@ class _Sitting:
         expression = target.check.expression
         if self.evidence.aborted is not None and self.evidence.aborted == target.check.name:
             return _Ruled(
-                target=target,
-                finding=self._aborted(target),
-                limit=expression.limit.value,
-                from_sent=None,
+                target=target, finding=self._aborted(target), limit=expression.limit.value
             )
         if expression.limit.relative:
             limit, finding = self._beside_baseline(target)
             if finding is not None or limit is None:
                 assert finding is not None
-                return _Ruled(target=target, finding=finding, limit=None, from_sent=None)
+                return _Ruled(target=target, finding=finding, limit=None)
             confidence = None
         else:
             assert expression.limit.value is not None
@@ -211,7 +210,34 @@ class _Sitting:
         from_sent = None
         if self.punctual is not None and _suffers_from_lateness(target):
             from_sent = self._find(self.punctual, target, limit, confidence).ruling
-        return _Ruled(target=target, finding=finding, limit=limit, from_sent=from_sent)
+        return _Ruled(
+            target=target,
+            finding=finding,
+            limit=limit,
+            from_sent=from_sent,
+            regardless=finding.ruling is Ruling.FAIL
+            and self._fails_regardless(target, limit, confidence),
+        )
+
+    def _fails_regardless(self, target: Target, limit: float, confidence: float | None) -> bool:
+        """Return whether a check is broken even with all of the instrument's slowness added to its limits."""
+        expression = target.check.expression
+        slow_ns = self.slowness_ns
+        if slow_ns is None:
+            return False
+        if isinstance(expression.metric, Latency):
+            limit += slow_ns
+        elif expression.upper:
+            # more slowness only lowers a share of good requests: such a ceiling it can never break
+            return False
+        eased = replace(
+            expression,
+            bounds=tuple(
+                replace(bound, limit_ns=bound.limit_ns + slow_ns) for bound in expression.bounds
+            ),
+        )
+        target = replace(target, check=replace(target.check, expression=eased))
+        return self._find(self.docket, target, limit, confidence).ruling is Ruling.FAIL
 
     def _find(
         self, docket: Docket, target: Target, limit: float, confidence: float | None
@@ -399,6 +425,7 @@ def _twice(ruled: Sequence[_Ruled]) -> list[Twice]:
             limit=one.limit,
             from_due=one.finding.ruling,
             from_sent=one.from_sent,
+            regardless=one.regardless,
         )
         for one in ruled
         if one.limit is not None

@@ -26,12 +26,16 @@ _BUSY = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Twice:
-    """A check ruled from due and, as if the instrument had been on time, from sent."""
+    """A check ruled from due and, as if the instrument had been on time, from sent.
+
+    ``regardless``: it is broken by more than all of the instrument's slowness, which therefore does not matter.
+    """
 
     target: Target
     limit: float
     from_due: Ruling
     from_sent: Ruling | None
+    regardless: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,17 +54,18 @@ def examine(docket: Docket, twice: Sequence[Twice], *, stopped: bool) -> Health:
     evidence = docket.evidence
     lateness = _lateness(docket)
     window = _within_window(evidence)
-    lag = _times(np.fromiter((ns for s in window for ns in s.loop_lag_ns), dtype=np.int64))
+    lag = _lag(window)
     reasons = [*evidence.invalid, *_disordered(docket)]
     if not stopped:
         reasons += _undelivered(docket)
         reasons += _unfinished(evidence)
     reasons += _nothing_due(docket)
+    open_to_doubt = [ruled for ruled in twice if not ruled.regardless]
     slow = [
-        *_differing(twice),
-        *_too_slow("lateness", lateness, _tightest(twice, "due")),
-        *_too_slow("event-loop lag", lag, _tightest(twice, "gap")),
-        *_unwatched(docket, window, _tightest(twice, "gap")),
+        *_differing(open_to_doubt),
+        *_too_slow("lateness", lateness, _tightest(open_to_doubt, "due")),
+        *_too_slow("event-loop lag", lag, _tightest(open_to_doubt, "gap")),
+        *_unwatched(docket, window, _tightest(open_to_doubt, "gap")),
     ]
     return Health(
         fit=not reasons and not slow,
@@ -80,6 +85,22 @@ def examine(docket: Docket, twice: Sequence[Twice], *, stopped: bool) -> Health:
             (s.run_queue_ns / _NS_PER_S for s in window if s.run_queue_ns is not None), default=None
         ),
     )
+
+
+def slowness_ns(docket: Docket) -> int | None:
+    """Return the most that the instrument can have added to a latency: its worst lateness and its worst lag.
+
+    None if either is unknown. A server that takes requests in turn is never further behind than the latest of
+    them was late, and a read is never stamped later than its loop lagged.
+    """
+    lateness, lag = _lateness(docket), _lag(_within_window(docket.evidence))
+    if lateness.max_ns is None or lag.max_ns is None:
+        return None
+    return lateness.max_ns + lag.max_ns
+
+
+def _lag(window: Iterable[HealthSample]) -> _Times:
+    return _times(np.fromiter((ns for s in window for ns in s.loop_lag_ns), dtype=np.int64))
 
 
 def _mend(slow: bool, faulty: bool) -> str | None:

@@ -924,6 +924,22 @@ def test_memory_rulings(text: str, ruling: Ruling) -> None:
     assert one.ruling is ruling, one.because
 
 
+def test_the_steady_state_is_the_end_of_the_warm_up_alone() -> None:
+    grown = memory(dict.fromkeys(range(30), 60 * GIB))
+    run = evidence(rows(spread(400, 0)), memory=tuple(grown))
+    steady = ruled("vram.steady <= 40GiB", run)
+    assert steady.ruling is PASS, steady.because
+    assert ruled("vram.spike <= 49%", run).ruling is FAIL
+    # of a long warm-up only the last 10 s: what the engine did while loading does not count
+    loading = memory(dict.fromkeys(range(-7, 5), 60 * GIB))
+    longer = replace(
+        evidence(rows(spread(400, 0)), memory=tuple(loading)),
+        window=replace(evidence([]).window, warmup_ns=20 * S, duration_ns=5 * S),
+    )
+    one = rule(sla("vram.steady <= 40GiB"), longer, None).checks[0]
+    assert one.ruling is PASS, one.because
+
+
 def test_a_star_over_nodes_names_each_place_once() -> None:
     samples = [*memory(), *memory(node="node-b"), *memory(gpu=1, node="node-b")]
     run = evidence(rows(spread(400, 0)), memory=tuple(samples))

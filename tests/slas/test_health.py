@@ -129,6 +129,44 @@ def test_goodput_is_ruled_from_sent_too() -> None:
     assert any("when they were sent" in reason for reason in verdict.health.reasons)
 
 
+@pytest.mark.parametrize(
+    ("promise", "ruling"),
+    [
+        # 100 ms less 31 ms of lateness and 1 ms of lag are still above 67 ms, and not above 69 ms
+        ("ttft.p99 <= 67ms", Ruling.FAIL),
+        ("ttft.p99 <= 69ms", Ruling.INVALID),
+        ("ttft.p50 <= 1us", Ruling.FAIL),
+        ("ttft.mean <= 1us", Ruling.FAIL),
+        ("goodput(ttft <= 67ms) >= 99%", Ruling.FAIL),
+        ("goodput(ttft <= 69ms) >= 99%", Ruling.INVALID),
+        # what it passes, it passes on an instrument that may not say so
+        ("ttft.p99 <= 150ms", Ruling.INVALID),
+    ],
+)
+def test_slowness_does_not_matter_to_what_is_broken_by_more(promise: str, ruling: Ruling) -> None:
+    run = replace(evidence(late(rows([100 * MS] * 400), 31 * MS)), health=tuple(healthy(lag_ns=MS)))
+    verdict = sitting(run, promise)
+    assert verdict.ruling is ruling, verdict.health.reasons
+    unknown = replace(run, health=())
+    assert sitting(unknown, promise).ruling is Ruling.INVALID
+
+
+@pytest.mark.parametrize(
+    ("promise", "ruling"),
+    [("itl.p99 <= 12ms", Ruling.FAIL), ("itl.p99 <= 14ms", Ruling.INVALID)],
+)
+def test_lag_does_not_matter_to_gaps_that_are_longer_by_more(promise: str, ruling: Ruling) -> None:
+    run = replace(evidence(rows([100 * MS] * 400)), health=tuple(healthy(lag_ns=7 * MS)))
+    assert sitting(run, promise).ruling is ruling
+
+
+def test_one_promise_broken_by_more_does_not_excuse_the_others() -> None:
+    run = evidence(late(rows([100 * MS] * 400), 31 * MS))
+    verdict = sitting(run, "ttft.p50 <= 1us", "ttft.p99 <= 150ms")
+    assert verdict.checks[0].ruling is Ruling.FAIL
+    assert verdict.ruling is Ruling.INVALID
+
+
 def test_an_engine_that_is_slow_from_sent_as_well_is_a_fail() -> None:
     verdict = sitting(evidence(late(rows([900 * MS] * 400), 10 * MS)))
     assert verdict.ruling is Ruling.FAIL
