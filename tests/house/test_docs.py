@@ -1,4 +1,4 @@
-"""The docs run: every shell block of README and docs/ is executed, in order, in one empty folder per page.
+"""The docs run: every shell block of README, the quickstart and then the other pages is executed, in one folder.
 
 A block starts with ```sh and may say more: ``exits=99`` is the status it must end with (0 by default);
 ``no-run`` marks one that needs what a test has not (a GPU, a package index, somebody's server).
@@ -18,7 +18,15 @@ from pathlib import Path
 import pytest
 
 REPO = Path(__file__).parents[2]
-PAGES = (REPO / "README.md", REPO / "CONTRIBUTING.md", *sorted((REPO / "docs").rglob("*.md")))
+FIRST = (
+    REPO / "README.md",
+    REPO / "docs" / "quickstart.md",
+)  # later pages look at the quickstart's run
+PAGES = (
+    *FIRST,
+    REPO / "CONTRIBUTING.md",
+    *sorted(set((REPO / "docs").rglob("*.md")).difference(FIRST)),
+)
 FENCE = re.compile(
     r"^```(?P<info>\S*)(?P<marks>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
@@ -57,10 +65,10 @@ def runnable(page: Path) -> list[Block]:
     return [block for block in blocks(page) if "no-run" not in block.marks]
 
 
-def script(page: Path) -> str:
-    """Return a bash program that runs the page's blocks and names the first that ends otherwise."""
+def script(pages: tuple[Path, ...]) -> str:
+    """Return a bash program that runs the pages' blocks and stops at the first that ends otherwise."""
     parts = ["set -u"]
-    for block in runnable(page):
+    for block in (block for page in pages for block in runnable(page)):
         where = f"{block.page}:{block.line}"
         parts.append(
             f"echo '--- {where}'\n( set -e\n{block.text})\nstatus=$?\n"
@@ -70,17 +78,15 @@ def script(page: Path) -> str:
     return "\n".join(parts)
 
 
-@pytest.mark.parametrize(
-    "page", [p for p in PAGES if runnable(p)], ids=lambda p: str(p.relative_to(REPO))
-)
-def test_the_commands_of_a_page_do_what_it_says(page: Path, tmp_path: Path) -> None:
+@pytest.mark.timeout(600)
+def test_the_commands_of_the_docs_do_what_they_say(tmp_path: Path) -> None:
     commands = Path(sys.executable).parent
     output = tmp_path / "output.txt"
     work = tmp_path / "work"
     work.mkdir()
     with output.open("wb") as out:
         bash = subprocess.Popen(
-            ["bash", "-c", script(page)],
+            ["bash", "-c", script(PAGES)],
             cwd=work,
             env={**os.environ, "PATH": f"{commands}:{os.environ['PATH']}", "COLUMNS": "120"},
             stdin=subprocess.DEVNULL,
@@ -89,7 +95,7 @@ def test_the_commands_of_a_page_do_what_it_says(page: Path, tmp_path: Path) -> N
             start_new_session=True,
         )
         try:
-            status = bash.wait(timeout=150)
+            status = bash.wait()
         finally:
             # What a page starts in the background (`tailgate sim ... &`) ends with it.
             with contextlib.suppress(ProcessLookupError):
