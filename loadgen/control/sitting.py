@@ -53,6 +53,7 @@ class Sitting:
         self._record = record
         self._on_end = on_end
         self._signum: signal.Signals | None = None
+        self._asked: Stop | None = None
         self._sent: set[int] = set()
         self._job_seen = False
         self._faulty = False
@@ -94,23 +95,25 @@ class Sitting:
 
     def stop(self, why: str) -> None:
         """Ask tailgate to end the run early; ``over`` follows when it has drained and ruled."""
+        self._asked = Stop(why=why)
         if self._process is not None and not self._job_seen:
             # it may be waiting for an engine, deaf to frames
             self._signal(self._process, signal.SIGINT)
         else:
-            self._up(Stop(why=why))
+            self._up(self._asked)
 
     def interrupt(self, signum: signal.Signals) -> None:
         """End the sitting for a signal; the exit code will be 128 + ``signum``. The second time, do not drain."""
         again = self._signum is not None
         self._signum = self._signum or signum
+        self._asked = Stop(why="Ctrl-C" if signum == signal.SIGINT else signum.name)
         if self._process is not None:
             # tailgate drains at the first and not at the second, and tells its report what came
             self._signal(self._process, signum)
         elif again:
             self._crew.kill()
         else:
-            self._up(Stop(why="Ctrl-C" if signum == signal.SIGINT else signum.name))
+            self._up(self._asked)
 
     def fault(self, why: str) -> None:
         """Tell tailgate of a fault of ours: its run is INVALID, and this process exits with 1."""
@@ -151,8 +154,10 @@ class Sitting:
         for frame in self._channel.frames():
             match frame:
                 case Job():
-                    self._job_seen = True
                     self._crew.route(frame)
+                    if self._asked is not None and not self._job_seen:
+                        self._up(self._asked)  # a signal may be lost on a process that is starting
+                    self._job_seen = True
                 case Stop():
                     self._crew.broadcast(frame)
                 case Quit():

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 
 import gevent
+from gevent import Greenlet
 from locust.env import Environment
 from locust.runners import STATE_STOPPED, Runner
 from locust.stats import CSV_STATS_INTERVAL_SEC
@@ -44,6 +45,7 @@ class Usher:
         self._runner = runner
         self._web_ui = web_ui
         self._options = options
+        self._opening: Greenlet | None = None
         self._sitting: Sitting | None = None
         self._level_percent = 0
         self._leaving = False
@@ -80,20 +82,30 @@ class Usher:
             gevent.spawn(self._runner.quit)
 
     def _begin(self, **_: object) -> None:
-        if self._sitting is not None and not self._sitting.over.is_set():
+        if self._open_sitting() is not None:
             raise RuntimeError("a run began before the one before had ended")
         self._level_percent = self._runner.target_user_count
+        self._environment.process_exit_code = BUG
+        # locust may kill the greenlet that runs this listener, and children are half started then
+        self._opening = gevent.spawn(self._guarded(self._sit))
+
+    def _sit(self) -> None:
         sit = (
             partial(Sitting.adopt, self._options.channel)
             if self._options.channel is not None
             else partial(Sitting.summon, tailgate_arguments(self._options, self._level_percent))
         )
-        self._environment.process_exit_code = BUG
         self._sitting = sit(
             generators=self._options.generators,
             record=partial(statistics.record, self._environment.stats),
             on_end=self._guarded(self._end),
         )
+
+    def _open_sitting(self) -> Sitting | None:
+        """Return the sitting that has not ended, once its processes are started."""
+        if self._opening is not None:
+            self._opening.join()
+        return None if self._sitting is None or self._sitting.over.is_set() else self._sitting
 
     def _check_level(self, user_count: int, **_: object) -> None:
         if user_count != self._level_percent:
@@ -104,15 +116,15 @@ class Usher:
 
     def _hold_stop(self, **_: object) -> None:
         """Hold locust's stop until tailgate has drained and ruled."""
-        sitting = self._sitting
-        if sitting is not None and not sitting.over.is_set():
+        sitting = self._open_sitting()
+        if sitting is not None:
             sitting.stop("locust was told to stop")
             self._wait(sitting)
 
     def _hold_quit(self, **_: object) -> None:
         """Hold locust's exit for the same; only SIGTERM comes here with a sitting still open."""
-        sitting = self._sitting
-        if sitting is not None and not sitting.over.is_set():
+        sitting = self._open_sitting()
+        if sitting is not None:
             sitting.interrupt(signal.SIGTERM)
             self._wait(sitting)
         if self._options.csv_prefix:
@@ -126,8 +138,9 @@ class Usher:
     def _leave(self, **_: object) -> None:
         """Ctrl-C: end the sitting, then locust; a second one does not wait for open requests."""
         self._leaving = True
-        if self._sitting is not None and not self._sitting.over.is_set():
-            self._sitting.interrupt(signal.SIGINT)
+        sitting = self._open_sitting()
+        if sitting is not None:
+            sitting.interrupt(signal.SIGINT)
         else:
             self._quit()
 

@@ -55,7 +55,9 @@ def main() -> int:
         return status
     lanes = int(argv[argv.index("--generators") + 1])
     end = socket.socket(fileno=int(argv[argv.index("--for-locust") + 1]))
-    time.sleep(script.get("launch_s", 0))
+    deadline, parent = time.monotonic() + script.get("launch_s", 0), os.getppid()
+    while time.monotonic() < deadline and os.getppid() == parent:
+        time.sleep(0.1)
     for lane in range(lanes):
         end.sendall(encode(job(lane, lanes, json.dumps(script.get("profile", {})))))
     SIGNALS.end = end

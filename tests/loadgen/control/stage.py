@@ -10,6 +10,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -45,15 +46,18 @@ class Locust:
             name: value if isinstance(value, str) else json.dumps(value)
             for name, value in (environment or {}).items()
         }
+        # no pipe: whatever is left behind would hold it open, and the test would wait for that too
+        descriptor, name = tempfile.mkstemp(prefix="locust-")
+        self.words = Path(name)
         self.process = subprocess.Popen(
             [*argv, *arguments],
             pass_fds=descriptors,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
+            stderr=descriptor,
             env={**os.environ, **settings},
         )
+        os.close(descriptor)
         if lanes is not None:
             theirs.close()
 
@@ -68,7 +72,8 @@ class Locust:
     ) -> None:
         if self.process.poll() is None:
             self.process.kill()
-        self.process.communicate()
+            self.process.wait()
+        self.words.unlink()
         if hasattr(self, "end"):
             self.end.close()
 
@@ -103,8 +108,8 @@ class Locust:
 
     def ended(self) -> tuple[int, str]:
         """Return the exit status and what was written to stderr."""
-        _, words = self.process.communicate(timeout=WITHIN_S)
-        return self.process.returncode, words
+        status = self.process.wait(WITHIN_S)
+        return status, self.words.read_text()
 
 
 def alive(pid: int) -> bool:

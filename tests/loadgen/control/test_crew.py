@@ -5,7 +5,7 @@ import signal
 
 from loadgen.frames import Final, Hello, Lost, Progress, Quit, Stop
 
-from .stage import Locust, alive, wait_until
+from .stage import Locust, alive
 
 
 def test_each_job_reaches_its_lane_and_every_word_goes_up() -> None:
@@ -64,40 +64,27 @@ def test_a_killed_generator_is_lost_and_the_others_go_on() -> None:
         assert not any(alive(pid) for pid in pids)
 
 
-def test_a_generator_that_exits_is_lost_with_its_status() -> None:
-    with Locust(lanes=1) as locust:
-        locust.play({"crash": 3})
-        (lost,) = locust.hear(Lost)
-        assert lost.why == "the generator exited with status 3"
+def test_a_generator_that_exits_or_speaks_nonsense_is_lost_with_the_reason() -> None:
+    with Locust(lanes=2) as locust:
+        locust.play({"crash": 3}, {"nonsense": 1, "seconds": 600})
+        why = {lost.worker: lost.why for lost in locust.hear(Lost, 2)}
+        assert why["here-0"] == "the generator exited with status 3"
+        assert "spoke no frame" in why["here-1"]
+        assert "Gossip" in why["here-1"]
 
 
-def test_a_generator_that_speaks_no_frame_is_lost() -> None:
-    with Locust(lanes=1) as locust:
-        locust.play({"nonsense": 1, "seconds": 600})
-        (lost,) = locust.hear(Lost)
-        assert "spoke no frame" in lost.why
-        assert "Gossip" in lost.why
-
-
-def test_a_generator_that_hangs_is_lost() -> None:
-    with Locust(lanes=1, environment={"FAKE_SILENCE_S": "2"}) as locust:
-        (hello,) = locust.hear(Hello)
-        locust.play({"seconds": 600})
-        locust.hear(Progress)
-        os.kill(hello.pid, signal.SIGSTOP)
-        (lost,) = locust.hear(Lost)
-        assert "said nothing for 2 s" in lost.why
-        wait_until(lambda: not alive(hello.pid), "the hung generator is gone")
-
-
-def test_an_idle_generator_may_be_silent() -> None:
-    with Locust(lanes=1, environment={"FAKE_SILENCE_S": "1"}) as locust:
-        locust.play({"seconds": 0.1})
+def test_a_generator_that_hangs_is_lost_but_an_idle_one_may_be_silent() -> None:
+    with Locust(lanes=2, environment={"FAKE_SILENCE_S": "2"}) as locust:
+        pids = [hello.pid for hello in locust.hear(Hello, 2)]
+        locust.play({"seconds": 600}, {"seconds": 0.1})
         locust.hear(Final)
-        locust.end.settimeout(1.5)
-        try:
-            locust.hear(Lost)
-        except TimeoutError:
-            pass
-        else:
-            raise AssertionError("an idle generator was given up")
+        locust.hear(Progress, 30)  # three seconds of the busy one
+        assert not any(isinstance(frame, Lost) for frame in locust.heard)
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        (lost,) = locust.hear(Lost)
+        assert lost.worker == "here-0"
+        assert "said nothing for 2 s" in lost.why
+        locust.say(Quit(exit_code=4))
+        assert locust.ended()[0] == 4
+        assert not any(alive(pid) for pid in pids)
