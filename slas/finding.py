@@ -31,6 +31,7 @@ _NS_PER_S = NS_PER["s"]
 _AFTERGLOW_NS = 10 * _NS_PER_S
 # from twice the limit on, "2.4 times" says more than "240 %"
 _TIMES = 2.0
+_MANY = 100.0
 # shares are floats: 7 of 1,000 must keep a promise of 0.7 %
 _ROUNDING = 1e-12
 
@@ -127,7 +128,8 @@ def _against(target: Target, value: float, limit: float) -> str:
     ratio = value / limit
     if ratio < _TIMES:
         return f"{said}, {format_share(ratio)} of the limit of {promised}"
-    return f"{said}, {ratio:,.3g} times the limit of {promised}"
+    times = f"{ratio:,.0f}" if ratio >= _MANY else f"{ratio:.3g}"
+    return f"{said}, {times} times the limit of {promised}"
 
 
 def _too_few(target: Target, requests: int) -> Finding | None:
