@@ -191,16 +191,15 @@ class _Sitting:
 
     def _rule(self, target: Target) -> _Ruled:
         expression = target.check.expression
-        if self.evidence.aborted is not None and self.evidence.aborted == target.check.name:
+        if self._ended_the_run(target.check):
             return _Ruled(
                 target=target, finding=self._aborted(target), limit=expression.limit.value
             )
         if expression.limit.relative:
-            limit, finding = self._beside_baseline(target)
-            if finding is not None or limit is None:
-                assert finding is not None
-                return _Ruled(target=target, finding=finding, limit=None)
-            confidence = None
+            set_by_past = self._beside_baseline(target)
+            if isinstance(set_by_past, Finding):
+                return _Ruled(target=target, finding=set_by_past, limit=None)
+            limit, confidence = set_by_past, None
         else:
             assert expression.limit.value is not None
             limit, confidence = expression.limit.value, self.confidence
@@ -218,6 +217,10 @@ class _Sitting:
             regardless=finding.ruling is Ruling.FAIL
             and self._fails_regardless(target, limit, confidence),
         )
+
+    def _ended_the_run(self, check: Check) -> bool:
+        # a sheet that came later may use the name for something else
+        return check.abort_after_ns is not None and self.evidence.aborted == check.name
 
     def _fails_regardless(self, target: Target, limit: float, confidence: float | None) -> bool:
         """Return whether a check is broken even with all of the instrument's slowness added to its limits."""
@@ -284,11 +287,11 @@ class _Sitting:
         because = f"{target} was broken{after}, and the run was stopped for it{until}"
         return replace(seen, ruling=Ruling.FAIL, because=because, mend=None, wants=None)
 
-    def _beside_baseline(self, target: Target) -> tuple[float | None, Finding | None]:
+    def _beside_baseline(self, target: Target) -> float | Finding:
         """Return the limit that the baseline sets, or the finding where it sets none."""
         expression = target.check.expression
         if self.baseline is None:
-            return None, Finding(
+            return Finding(
                 ruling=Ruling.SKIPPED,
                 measured=None,
                 because=f"{target} was not compared: there is no baseline yet",
@@ -297,7 +300,7 @@ class _Sitting:
         name = self.baseline.name
         reasons = objections(self.baseline, self.evidence.subject)
         if reasons:
-            return None, unknown(
+            return unknown(
                 f"{target} cannot be compared with baseline {name}: {'; '.join(reasons)}",
                 "pin a baseline of this engine, model, GPUs and schedule",
             )
@@ -305,10 +308,10 @@ class _Sitting:
             self.baseline, expression, tenant=target.tenant, gpu=target.gpu, node=target.node
         )
         if past.value is None:
-            return None, unknown(
+            return unknown(
                 f"{target} cannot be compared with baseline {name}: {past.why}", "pin another run"
             )
-        return expression.limit.beside(past.value, expression.upper), None
+        return expression.limit.beside(past.value, expression.upper)
 
     def _compared(self, finding: Finding) -> Finding:
         assert self.baseline is not None
@@ -350,7 +353,7 @@ class _Sitting:
             for run, seen in unsettled.items():
                 yield f"no steady state in run {run}: {seen}; a longer warm-up may help"
         aborted = self.evidence.aborted
-        if aborted is not None and all(check.name != aborted for check in self.sla.checks):
+        if aborted is not None and not any(map(self._ended_the_run, self.sla.checks)):
             names = [check.name for check in self.sla.checks]
             yield f"the run was aborted by {aborted!r}, which this SLA does not hold; {nearest(aborted, names)}"
 

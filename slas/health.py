@@ -48,8 +48,8 @@ class _Times:
 def examine(docket: Docket, twice: Sequence[Twice], *, stopped: bool) -> Health:
     """Return the instrument's health. ``twice`` holds the checks that decide the verdict.
 
-    ``stopped`` says that the run ended before its plan for a known reason, so that what was not sent is no
-    fault of the generators.
+    ``stopped`` says that the run ended before its plan for a known reason, so that what was not sent, or never came
+    due, is no fault of the generators.
     """
     evidence = docket.evidence
     lateness = _lateness(docket)
@@ -59,7 +59,7 @@ def examine(docket: Docket, twice: Sequence[Twice], *, stopped: bool) -> Health:
     if not stopped:
         reasons += _undelivered(docket)
         reasons += _unfinished(evidence)
-    reasons += _nothing_due(docket)
+        reasons += _nothing_due(docket)
     open_to_doubt = [ruled for ruled in twice if not ruled.regardless]
     slow = [
         *_differing(open_to_doubt),

@@ -613,6 +613,16 @@ def test_a_dead_engine_that_ended_the_run_is_a_fail_not_our_fault() -> None:
     assert verdict.checks[0].ruling is INCONCLUSIVE
 
 
+def test_an_engine_that_died_in_the_warm_up_is_a_fail_too() -> None:
+    early = [row(ordinal=i, due_ns=i * MS, outcome=Outcome.BROKEN) for i in range(9)]
+    run = evidence(early, engine_fault="killed by SIGKILL")
+    verdict = rule(
+        sla("ttft.p99 <= 1s"), replace(run, runs=(replace(run.runs[0], finished=False),)), None
+    )
+    assert verdict.health.fit
+    assert verdict.ruling is FAIL
+
+
 def test_our_own_fault_outranks_the_engines() -> None:
     run = replace(
         evidence(rows(spread(400, 400))), invalid=("generator 1 was lost",), engine_fault="dead"
@@ -845,6 +855,9 @@ def test_an_abort_by_a_check_of_another_sheet_is_said() -> None:
     verdict = rule(sla("ttft.p99 <= 1s"), run, None)
     assert verdict.ruling is Ruling.INVALID
     assert any("hopeless" in warning for warning in verdict.warnings)
+    # nor does a check of that name that watches nothing inherit the FAIL
+    namesake = rule(sla(check("ttft.p99 <= 1s", name="hopeless")), run, None)
+    assert namesake.checks[0].ruling is INCONCLUSIVE
 
 
 # ---------------------------------------------------------------------------------------------------------
