@@ -784,7 +784,7 @@ def test_failures_that_the_cut_may_have_caused_prove_nothing() -> None:
         for one in rows([None] * 300, spacing_ns=20 * MS, first_ordinal=400)
     ]
     unsent = [
-        row(ordinal=700 + i, due_ns=WARMUP_NS + 9 * S, outcome=Outcome.UNSENT) for i in range(300)
+        row(ordinal=700 + i, due_ns=WARMUP_NS + S, outcome=Outcome.UNSENT) for i in range(300)
     ]
     run = halted([*answered, *torn, *unsent], planned=1000, cut="interrupted")
     assert rule(sla("error_rate <= 1%"), run, None).ruling is Ruling.INVALID
