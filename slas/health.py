@@ -13,6 +13,7 @@ from slas.columns import MISSING, UNBOUNDED, Columns, Ints
 from slas.docket import Docket, Target
 from slas.evidence import Evidence, HealthSample
 from slas.histogram import rank_of
+from slas.measurement import Measurement
 from slas.quantity import Clock, Latency
 from slas.ruling import Health, Ruling
 
@@ -133,15 +134,7 @@ def _lateness(docket: Docket) -> _Times:
     if columns is not None:
         late = columns.lateness_ns[columns.measured]
         return _times(late[(late != MISSING) & (late != UNBOUNDED)])
-    assert docket.summaries is not None
-    kept = next(
-        (
-            m
-            for m in docket.summaries.measurements
-            if m.metric == "lateness" and m.tenant is None and m.phase is None and m.run is None
-        ),
-        None,
-    )
+    kept = _kept_lateness(docket)
     if kept is None or kept.p50 is None:
         return _Times(p50_ns=None, p99_ns=None, max_ns=None)
 
@@ -149,6 +142,18 @@ def _lateness(docket: Docket) -> _Times:
         return None if seconds is None else round(seconds * _NS_PER_S)
 
     return _Times(p50_ns=ns(kept.p50), p99_ns=ns(kept.p99), max_ns=ns(kept.max))
+
+
+def _kept_lateness(docket: Docket) -> Measurement | None:
+    assert docket.summaries is not None
+    return next(
+        (
+            m
+            for m in docket.summaries.measurements
+            if m.metric == "lateness" and m.tenant is None and m.phase is None and m.run is None
+        ),
+        None,
+    )
 
 
 def _within_window(evidence: Evidence) -> list[HealthSample]:
@@ -166,6 +171,9 @@ def _undelivered(docket: Docket) -> Iterable[str]:
     """Yield what of the schedule was not sent, or is not accounted for, by our own fault."""
     columns, evidence = docket.columns, docket.evidence
     if columns is None:
+        kept = _kept_lateness(docket)
+        if kept is not None and kept.failed:
+            yield f"{kept.failed:,} requests that were due were not sent, and their rows are gone"
         return
     for span in evidence.runs:
         mine = columns.run == columns.runs.index(span.run)

@@ -361,6 +361,14 @@ def test_lateness_survives_the_rows() -> None:
     assert fit.ruling is Ruling.PASS
 
 
+def test_what_was_not_sent_is_missed_without_rows_too() -> None:
+    run = evidence([*rows([100 * MS] * 400), row(ordinal=400, outcome=Outcome.UNSENT)])
+    kept = Summaries(histograms=histograms(run), measurements=measure(run))
+    verdict = rule(sla("ttft.p95 <= 300ms"), replace(run, rows=()), None, summaries=kept)
+    assert verdict.ruling is Ruling.INVALID
+    assert "1 requests that were due were not sent" in verdict.health.reasons[0]
+
+
 def test_a_limit_set_by_a_baseline_is_a_limit_too() -> None:
     past = evidence(rows([100 * MS] * 400))
     baseline = Baseline(
