@@ -24,6 +24,8 @@ from loadgen.control.lease import die_with_parent
 from loadgen.control.options import tailgate_arguments
 from loadgen.control.sitting import BUG, Sitting
 
+OTHER_SHUTDOWN_S = 30.0
+
 log = logging.getLogger(__name__)
 
 
@@ -49,6 +51,7 @@ class Usher:
         self._sitting: Sitting | None = None
         self._level_percent = 0
         self._leaving = False
+        self._quitting = False
         self._held = 0
         environment.process_exit_code = BUG if web_ui is None else 0
         if options.channel is not None:
@@ -123,17 +126,23 @@ class Usher:
 
     def _hold_quit(self, **_: object) -> None:
         """Hold locust's exit for the same; only SIGTERM comes here with a sitting still open."""
+        again, self._quitting = self._quitting, True
         sitting = self._open_sitting()
         if sitting is not None:
             sitting.interrupt(signal.SIGTERM)
             self._wait(sitting)
+        if again and gevent.getcurrent() is not gevent.get_hub().parent:
+            # a second SIGTERM: let the shutdown that is under way end this process, and this greenlet with it
+            gevent.sleep(OTHER_SHUTDOWN_S)
         if self._options.csv_prefix:
             gevent.sleep(CSV_STATS_INTERVAL_SEC + 0.2)  # else --csv misses the last second
 
     def _wait(self, sitting: Sitting) -> None:
         self._held += 1
-        sitting.over.wait()
-        self._held -= 1
+        try:
+            sitting.over.wait()
+        finally:
+            self._held -= 1
 
     def _leave(self, **_: object) -> None:
         """Ctrl-C: end the sitting, then locust; a second one does not wait for open requests."""

@@ -197,7 +197,10 @@ def test_a_second_sigterm_does_not_wait_for_the_drain() -> None:
         (lost,) = locust.hear(Lost)
         assert "second interrupt" in lost.why
         locust.say(Quit(exit_code=143))
-        assert locust.ended()[0] == 143
+        code, words = locust.ended()
+        assert code == 143
+        assert "Traceback" not in words
+        assert words.count("Shutting down") == 1
 
 
 def test_locusts_run_time_ends_even_a_tailgate_that_waits_for_its_engine() -> None:
