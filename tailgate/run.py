@@ -359,6 +359,12 @@ def _perform(
                     screen.say(f"no further run: {broken} is broken whatever they would show")
                     ledger.change(aborted=broken)
                     break
+    except BaseException:
+        # generators that did not end by themselves write their last rows now: before the engine is taken from
+        # them, and before the run is sealed
+        if request.for_locust is None:
+            traffic.quit(int(Exit.INVALID))
+        raise
     finally:
         fault = running.poll()
         stopped_ns = time.monotonic_ns()

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import loadgen
-from loadgen.frames import Frame, Hello, Inbox, Lost, Quit, encode
+from loadgen.frames import Frame, Hello, Inbox, Lost, Quit, Stop, encode
 
 LOCUSTFILE = Path(loadgen.__file__).with_name("locustfile.py")
 HELLO_WITHIN_S = 60.0
@@ -38,7 +38,11 @@ class Traffic:
 
     @classmethod
     def start(cls, *, lanes: int, log: Path, environment: Mapping[str, str]) -> Traffic:
-        """Start locust headless on a socketpair; its own words go to ``log``."""
+        """Start locust headless on a socketpair; its own words go to ``log``.
+
+        It gets a process group of its own, so that Ctrl-C reaches it as our word and not from the terminal, and
+        none of the settings that the user keeps for locust in the environment or in the working directory.
+        """
         ours, theirs = socket.socketpair()
         argv = [
             *(sys.executable, "-P", "-m", "locust", "-f", str(LOCUSTFILE), "--headless"),
@@ -51,7 +55,9 @@ class Traffic:
                 stdin=subprocess.DEVNULL,
                 stdout=words,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **environment},
+                env={**_without_locust_settings(), **environment},
+                cwd=log.parent,
+                process_group=0,
             )
         theirs.close()
         return cls(ours, process, log)
@@ -73,6 +79,8 @@ class Traffic:
                 if isinstance(frame, Hello):
                     up += 1
                     self.wire = frame.wire
+                elif isinstance(frame, Stop):
+                    raise TrafficError(f"stopped before the first request: {frame.why}")
                 elif isinstance(frame, Lost):
                     raise TrafficError(f"{frame.worker}: {frame.why}{self._last_words()}")
             if time.monotonic() > deadline:
@@ -142,3 +150,7 @@ class Traffic:
             return ""
         lines = self._log.read_text(errors="replace").splitlines()[-5:]
         return "".join(f"\n  {line}" for line in lines)
+
+
+def _without_locust_settings() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("LOCUST_")}

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -192,6 +193,33 @@ def test_an_interrupted_run_is_kept_and_says_so(
     assert survivors(ended.run) == []
     again = table.command("check", str(ended.run))
     assert again.code == 4, again.said
+
+
+def test_a_second_ctrl_c_does_not_wait_for_open_requests(table: Table) -> None:
+    table.sheet("engine.yaml", sim_sheet("--stall", "100%", "--stall-for", "60s", "--spare", "1"))
+    table.sheet(
+        "profile.yaml",
+        PROFILE.replace("drain: 4s", "drain: 60s").replace(
+            "timeouts: {connect: 2s, first_token: 4s, idle: 4s, total: 10s}",
+            "timeouts: {connect: 2s, first_token: 90s, idle: 90s, total: 90s}",
+        ),
+    )
+    process = table.start(engine=str(table.folder / "engine.yaml"))
+    run = table.folder / "run"
+    assert eventually(lambda: opened(run) and list(processes(run, "loadgen.generator")), 30)
+    try:
+        time.sleep(4)
+        process.send_signal(signal.SIGINT)
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+    finally:
+        ended = table.end(process)
+
+    assert ended.code == 130, ended.said
+    assert {row["outcome"] for row in ended.rows()} <= {"timed_out", "unsent"}
+    assert ended.rows()
+    assert "damaged" not in ended.said
+    assert survivors(ended.run) == []
 
 
 def test_ctrl_c_while_the_engine_loads_leaves_nothing(table: Table) -> None:
