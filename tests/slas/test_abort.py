@@ -60,6 +60,14 @@ def test_a_short_burst_of_errors_passes_by() -> None:
     assert first_break(Watch([errors()]), seconds) is None
 
 
+def test_each_check_has_a_window_of_its_own() -> None:
+    # 20 requests in two seconds are too few; the ten seconds kept for the other check are not its own
+    short = check("error_rate <= 20%", name="short", abort_after_ns=2 * S, min_samples=50)
+    long = check("ttft.p50 <= 1s", name="long", abort_after_ns=10 * S)
+    seconds = [second(n, chat=tenant(ok=6, bad=4)) for n in range(30)]
+    assert first_break(Watch([short, long]), seconds) is None
+
+
 def test_the_warm_up_is_left_out() -> None:
     cold = [second(n, chat=tenant(bad=10)) for n in range(10)]
     warm = [second(n, chat=tenant(ok=10)) for n in range(10, 40)]

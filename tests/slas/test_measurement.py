@@ -42,6 +42,14 @@ def test_latencies_count_from_due_and_service_from_sent() -> None:
     assert found(measured, "itl").max == pytest.approx(0.030)
 
 
+def test_a_reply_ends_at_its_last_token_not_at_its_last_byte() -> None:
+    request = row(ttft_ns=100 * MS, gaps_ns=(10 * MS,))
+    trailing = replace(request, done_ns=request.done_ns + S)
+    measured = measure(evidence([trailing]))
+    assert found(measured, "e2e").max == pytest.approx(0.110)
+    assert found(measured, "service.e2e").max == pytest.approx(0.110)
+
+
 def test_reasoning_is_a_token_but_no_output() -> None:
     request = row(ttft_ns=100 * MS)
     assert request.first_ns is not None

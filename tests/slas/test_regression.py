@@ -123,6 +123,11 @@ def test_quick_and_broken_runs_are_no_baselines(fields: dict[str, Any]) -> None:
     ("past", "text", "said"),
     [
         (evidence(rows([None] * 400)), "ttft.p99 <= baseline + 10%", "above every limit"),
+        (
+            evidence(rows([*[MS] * 388, *[None] * 12])),
+            "ttft.p97.5 <= baseline + 10%",
+            "above every limit",
+        ),
         (evidence(rows([MS] * 9)), "ttft.p99{phase=burst} <= baseline + 10%", "nothing there"),
         (evidence(rows([MS] * 9)), "ttft.p99{tenant=code} <= baseline + 10%", "does not hold"),
         (evidence(rows([MS] * 9)), "vram.peak <= baseline + 10%", "does not hold"),
