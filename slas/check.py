@@ -19,6 +19,7 @@ from slas.regression import Baseline, objections, past_value
 from slas.ruling import CheckRuling, Health, Ruling, Verdict, worst
 from slas.sla import Check, Sla
 from slas.steady import unsettled_runs
+from slas.tokens import token_gap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,6 +349,8 @@ class _Sitting:
                         f"{one.target} is {one.finding.ruling} from when requests were due and"
                         f" {one.from_sent} from when they were sent: the generators were late"
                     )
+        if (gap := token_gap(self.evidence.rows)) is not None:
+            yield gap
         if self.evidence.constant_rate and self.docket.columns is not None:
             unsettled = unsettled_runs(self.docket.columns, self.evidence.window.warmup_ns)
             for run, seen in unsettled.items():

@@ -397,7 +397,7 @@ class Session:
         self._traffic = traffic
         self._screen = screen
         self._interruption = interruption
-        self._watch = Watch(sheets.sla.checks)
+        self._watch = Watch(sheets.sla.checks, from_ns=sheets.profile.warmup_ns)
         self._finals: dict[int, Final] = {}
         self._invalid: list[str] = []
         self._stopped = False

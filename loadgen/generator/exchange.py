@@ -168,6 +168,7 @@ def row(exchange: Exchange, *, run: int, start_ns: int, warmup_ns: int) -> Reque
         finish=reply.finish,
         prompt_tokens=reply.prompt_tokens,
         output_tokens=len(reply.stamps) if counted is None else counted,
+        client_tokens=len(reply.stamps),
         output_planned=planned.output_tokens,
         usage_from="client" if counted is None else "server",
         gaps_ns=gaps_ns,

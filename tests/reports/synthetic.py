@@ -82,6 +82,7 @@ def _row(
             finish=None if refused else "stop",
             prompt_tokens=None if refused else 300,
             output_tokens=0 if refused else len(gaps) + 1,
+            client_tokens=0 if refused else len(gaps) + 1,
             output_planned=len(gaps) + 1,
             usage_from="client" if refused else "server",
             gaps_ns=() if refused else gaps,

@@ -37,6 +37,7 @@ NAMES = [
     "finish",
     "prompt_tokens",
     "output_tokens",
+    "client_tokens",
     "output_planned",
     "usage_from",
     "gaps",

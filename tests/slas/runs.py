@@ -75,6 +75,7 @@ def row(
         finish="stop" if completed else None,
         prompt_tokens=100 if completed else None,
         output_tokens=len(gaps_ns) + 1 if completed else 0,
+        client_tokens=len(gaps_ns) + 1 if completed else 0,
         output_planned=len(gaps_ns) + 1,
         usage_from="server" if completed else "client",
         gaps_ns=tuple(gaps_ns) if completed else (),
