@@ -168,7 +168,11 @@ def brief(request: Request) -> Brief:
             ruled,
             sla[1],
             tenants=tuple(tenant.name for tenant in played.tenants),
-            bursting=frozenset(burst_intervals(played, seed, request.load_percent)),
+            bursting=frozenset(
+                tenant
+                for tenant, spans in burst_intervals(played, seed, request.load_percent).items()
+                if spans
+            ),
             memory_source=None if spec.telemetry.memory == "none" else spec.telemetry.memory,
             memory_every_ns=spec.telemetry.every_ns,
             engine_metrics=True,

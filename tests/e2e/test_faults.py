@@ -86,6 +86,16 @@ def test_an_unknown_tenant_in_the_sla_is_a_sheet_error(table: Table) -> None:
     assert not ended.run.exists()
 
 
+def test_a_burst_that_never_comes_is_a_sheet_error(table: Table) -> None:
+    table.sheet("sla.yaml", "version: 1\nmust:\n  - ttft.p99{tenant=batch, phase=burst} <= 3s\n")
+
+    ended = table.play()
+
+    assert ended.code == 2, ended.said
+    assert "sla.yaml:3:" in ended.err
+    assert "burst" in ended.err
+
+
 def test_a_memory_check_without_a_memory_source_is_a_sheet_error(table: Table, sim: str) -> None:
     table.sheet("sla.yaml", "version: 1\nmust:\n  - vram.peak <= 85%\n")
 
@@ -319,6 +329,23 @@ def test_a_key_is_used_and_never_written_down(
 def refusing(tmp_path: Path) -> Iterator[str]:
     """Yield the URL of a server that answers every request with 503."""
     yield from serve(tmp_path, "--refuse", "1", "--refuse-status", "503")
+
+
+def test_the_readmes_attached_server_is_ruled_on_without_memory(
+    table: Table, sim: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SIM_KEY", "k3y")
+
+    ended = table.play(
+        *("--url", sim, "--model", "sim", "--api-key-env", "SIM_KEY"),
+        *("--sla", "latency"),
+        engine=None,
+    )
+
+    assert ended.code in {0, 4, 99}, (
+        ended.said
+    )  # a starved host may be slow, the command must be right
+    assert ended.verdict["ruling"] in {"PASS", "INVALID", "FAIL"}
 
 
 def test_every_request_refused_is_a_full_report_and_exit_99(table: Table, refusing: str) -> None:
