@@ -12,12 +12,13 @@ from slas.docket import Docket, Target, docket_of
 from slas.evidence import Evidence
 from slas.expression import base_units
 from slas.finding import Finding, find, unknown
-from slas.health import Twice, examine, held_back, slowness_ns
+from slas.health import Twice, examine, slowness_ns
 from slas.measurement import Summaries
 from slas.quantity import Gauge, Latency, Metric, Rate, Ratio
 from slas.regression import Baseline, objections, past_value
 from slas.ruling import CheckRuling, Health, Ruling, Verdict, worst
 from slas.sla import Check, Sla
+from slas.slot import held_back, held_in_part
 from slas.steady import unsettled_runs
 from slas.tokens import token_gap
 
@@ -331,10 +332,10 @@ class _Sitting:
     # beside the checks
 
     def _held_back(self) -> str | None:
-        """Return how the engine kept the window empty; of a run that was stopped nobody can know."""
-        if self.docket.columns is None or self.stopped is not None:
+        """Return how the engine kept closed loops from their window; of a run that was stopped nobody can know."""
+        if self.stopped is not None:
             return None
-        return held_back(self.docket.columns, self.evidence)
+        return "; ".join(held_back(self.docket)) or None
 
     def _warnings(self, ruled: Sequence[_Ruled]) -> Iterator[str]:
         yield from _thin(ruled)
@@ -349,6 +350,8 @@ class _Sitting:
                         f"{one.target} is {one.finding.ruling} from when requests were due and"
                         f" {one.from_sent} from when they were sent: the generators were late"
                     )
+        if self.stopped is None:
+            yield from held_in_part(self.evidence)
         if (gap := token_gap(self.evidence.rows)) is not None:
             yield gap
         if self.evidence.constant_rate and self.docket.columns is not None:

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from profiles.units import NS_PER, format_duration, format_share
-from slas.columns import MISSING, UNBOUNDED, Columns, Ints
+from slas.columns import MISSING, UNBOUNDED, Ints
 from slas.docket import Docket, Target
 from slas.evidence import Evidence, HealthSample
 from slas.histogram import rank_of
 from slas.measurement import Measurement
 from slas.quantity import Clock, Latency
 from slas.ruling import Health, Ruling
+from slas.slot import gone_quiet, held_back
 
 _NS_PER_S = NS_PER["s"]
 _NS_PER_US = NS_PER["us"]
@@ -244,28 +245,16 @@ def _unfinished(evidence: Evidence) -> Iterable[str]:
 
 
 def _nothing_due(docket: Docket) -> Iterable[str]:
-    columns = docket.columns
+    columns, nothing = docket.columns, "nothing was due in the measured window"
     if columns is None:
         assert docket.summaries is not None
         if not any(m.count for m in docket.summaries.measurements if m.metric == "error_rate"):
-            yield "nothing was due in the measured window"
-    elif not columns.measured.any() and held_back(columns, docket.evidence) is None:
-        yield "nothing was due in the measured window"
-
-
-def held_back(columns: Columns, evidence: Evidence) -> str | None:
-    """Return how an engine kept a closed loop from ever coming due in the measured window; None if it did not."""
-    if columns.measured.any() or not evidence.closed_loop:
-        return None
-    early = columns.due_ns < columns.window_start_ns
-    held = early & ((columns.done_ns >= columns.window_start_ns) | ~columns.completed)
-    held &= ~columns.unsent
-    if not held.any():
-        return None
-    return (
-        f"none of the {int(held.sum()):,} requests sent in the warm-up was answered before it ended, so"
-        " that no other came due"
-    )
+            yield nothing
+            return
+    elif not columns.measured.any() and not held_back(docket):
+        yield nothing
+        return
+    yield from gone_quiet(docket)
 
 
 def _tightest(twice: Iterable[Twice], clock: Clock) -> tuple[str, float] | None:

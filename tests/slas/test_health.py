@@ -338,6 +338,109 @@ def test_a_closed_loop_that_went_quiet_by_itself_is_ours() -> None:
     assert verdict.ruling is Ruling.INVALID
 
 
+def batch(slots: int, **fields: Any) -> list[RequestRow]:
+    """The first requests of a closed loop's slots, held by the engine beyond the end of the window."""
+    return [
+        replace(
+            row(tenant="batch", ordinal=i, due_ns=0, outcome=Outcome.TIMED_OUT),
+            session=f"batch.slot{i}",
+            done_ns=29 * S,
+            **fields,
+        )
+        for i in range(slots)
+    ]
+
+
+def looping(*requests: RequestRow, **fields: Any) -> Evidence:
+    return evidence(
+        [*rows([100 * MS] * 400), *requests],
+        tenants=("chat", "batch"),
+        closed_loop=frozenset({"batch"}),
+        **fields,
+    )
+
+
+def test_a_closed_loop_that_is_held_beside_a_tenant_that_is_not_is_a_fail() -> None:
+    verdict = sitting(looping(*batch(8)), "ttft.p99 <= 300ms", "error_rate <= 1%")
+    assert [one.ruling for one in verdict.checks] == [Ruling.PASS, Ruling.PASS]
+    assert verdict.health.fit
+    assert verdict.ruling is Ruling.FAIL
+    assert verdict.engine_fault is not None
+    assert "none of the 8 requests of batch" in verdict.engine_fault
+    # answered, but only once the window was over
+    slow = batch(8, outcome=Outcome.COMPLETED, first_ns=27 * S, last_ns=29 * S, output_tokens=1)
+    assert sitting(looping(*slow)).ruling is Ruling.FAIL
+
+
+def test_a_closed_loop_that_is_held_in_one_run_of_several_is_a_fail() -> None:
+    requests = [*rows([100 * MS] * 400), *rows([100 * MS] * 400, run=2)]
+    fine = rows([100 * MS] * 20, tenant="batch", session="batch.slot0")
+    held = [replace(one, run=2) for one in batch(8)]
+    run = evidence([*requests, *fine, *held], runs=2, closed_loop=frozenset({"batch"}))
+    verdict = sitting(run)
+    assert verdict.ruling is Ruling.FAIL
+    assert verdict.engine_fault is not None
+    assert "8 requests of batch in run 2" in verdict.engine_fault
+
+
+def test_slots_that_the_engine_never_answers_are_a_fail_beyond_a_tenth() -> None:
+    def slots(held: int, **fields: Any) -> Evidence:
+        busy = [
+            replace(one, session=f"batch.slot{8 + index % 9}")
+            for index, one in enumerate(rows([100 * MS] * 90, tenant="batch", first_ordinal=8))
+        ]
+        return looping(*batch(held, **fields), *busy)
+
+    verdict = sitting(slots(2))
+    assert verdict.ruling is Ruling.FAIL
+    assert verdict.engine_fault is not None
+    assert "2 of 11 slots of batch waited" in verdict.engine_fault
+    tolerated = sitting(slots(1))
+    assert tolerated.ruling is Ruling.PASS
+    assert any("1 of 10 slots of batch waited" in warning for warning in tolerated.warnings)
+    # a long answer that streams is no silence
+    assert sitting(slots(2, first_ns=S)).ruling is Ruling.PASS
+    # nor does a run that was stopped say anything of it
+    assert sitting(replace(slots(2), cut="interrupted")).engine_fault is None
+
+
+def test_an_open_loop_with_nothing_planned_in_the_window_is_nobodys_fault() -> None:
+    early = [replace(one, tenant="code") for one in batch(2)]
+    run = evidence([*rows([100 * MS] * 400), *early])
+    assert sitting(run).ruling is Ruling.PASS
+
+
+@pytest.mark.parametrize("answered", [0, 3])
+def test_a_closed_loop_that_goes_quiet_beside_others_is_ours(answered: int) -> None:
+    done = [
+        replace(one, outcome=Outcome.COMPLETED, first_ns=S, last_ns=S, done_ns=S, output_tokens=1)
+        for one in batch(answered)
+    ]
+    verdict = sitting(looping(*done))
+    assert verdict.ruling is Ruling.INVALID
+    assert "no request of batch was due" in verdict.health.reasons[0]
+    bare = looping(*done)
+    kept = Summaries(histograms=histograms(bare), measurements=measure(bare))
+    alone = rule(sla("ttft.p99 <= 300ms"), replace(bare, rows=()), None, summaries=kept)
+    assert alone.ruling is Ruling.INVALID
+
+
+def test_a_closed_loop_of_which_only_some_slots_were_held_went_quiet_by_itself() -> None:
+    done = replace(
+        batch(1)[0],
+        session="batch.slot9",
+        ordinal=9,
+        outcome=Outcome.COMPLETED,
+        first_ns=S,
+        last_ns=S,
+        done_ns=S,
+        output_tokens=1,
+    )
+    verdict = sitting(looping(*batch(2), done))
+    assert verdict.ruling is Ruling.INVALID
+    assert "1 of 3 slots of batch" in verdict.health.reasons[0]
+
+
 def test_a_closed_loops_lateness_counts_from_the_previous_completion() -> None:
     # due is when the one before was done: what the engine took is in no lateness
     requests = []
