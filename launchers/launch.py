@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from launchers.cause import PORT_IN_USE, recognise
-from launchers.command import Command
+from launchers.command import Command, FromEnv
 from launchers.engine import Engine, LaunchError, engines
 from launchers.fetch import UnreachableError, fetch, root
 from launchers.marked import kill_marked
@@ -36,6 +36,7 @@ from reports.rundir import RunDir
 RUN_MARK = "TAILGATE_RUN_ID"
 PART_MARK = "TAILGATE_PART"
 ORDER = "CUDA_DEVICE_ORDER"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 # SIGTERM to SIGKILL; a CI job that is cancelled has 7.5 s for all of its tidying
 GRACE_S = 5.0
 ATTEMPTS = 3
@@ -128,6 +129,8 @@ class Running:
             fault = watch.stop()
             if fault is not None:
                 self.invalid += (fault,)
+            # what a sampler learned after the engine was ready
+            self.warnings += tuple(said for said in watch.warnings if said not in self.warnings)
         if self._tree is not None:
             left = _end(self._tree, self._marks)
             if left is not None:
@@ -175,9 +178,11 @@ def dry_run(spec: EngineSpec) -> Command | None:
 
 def _command(spec: EngineSpec, kind: type[Engine], port: int) -> Command:
     command = kind.command(spec, port)
-    if spec.telemetry.memory != "nvml" or ORDER in os.environ or ORDER in command.env:
+    telemetry = spec.telemetry
+    counted = telemetry.memory == "nvml" or telemetry.dcgm_url is not None
+    if not counted or ORDER in os.environ or ORDER in command.env:
         return command
-    # NVML counts GPUs along the PCI bus; CUDA, unless told so, from the fastest
+    # NVML and DCGM count GPUs along the PCI bus; CUDA, unless told so, from the fastest
     return replace(command, env={**command.env, ORDER: "PCI_BUS_ID"})
 
 
@@ -273,8 +278,7 @@ class _Sitting:
                 words += ("--node", name, "--source", telemetry.memory)
                 if telemetry.memory == "dcgm":
                     words += ("--url", telemetry.dcgm_url or f"{url}{self.kind.dcgm_path}")
-                elif command is not None:
-                    words += self._watched(command)
+                words += self._watched(command)
                 watches.append(Watch("the memory sampler", words, marks, log))
             words = ["metrics", "--out", str(self.run_dir.engine_metrics), *every]
             words += ("--url", f"{url}/metrics")
@@ -283,11 +287,20 @@ class _Sitting:
                 watch.await_ready()
         return tuple(watches)
 
-    def _watched(self, command: Command) -> tuple[str, ...]:
-        told = command.env.get("CUDA_VISIBLE_DEVICES")
-        visible = told if isinstance(told, str) else os.environ.get("CUDA_VISIBLE_DEVICES")
-        first = ("--first", str(self.spec.gpus))
-        return first if visible is None else (*first, "--visible", visible)
+    def _watched(self, command: Command | None) -> tuple[str, ...]:
+        telemetry, count = self.spec.telemetry, str(self.spec.gpus)
+        if telemetry.gpus:
+            return ("--gpus", ",".join(map(str, telemetry.gpus)))
+        if command is None:
+            return ("--least", count)
+        if telemetry.memory == "dcgm" and telemetry.dcgm_url is None:
+            return ("--first", count)  # the engine's own page knows no CUDA_VISIBLE_DEVICES
+        told = command.env.get(VISIBLE)
+        if isinstance(told, FromEnv):
+            told = os.environ[told.name]
+        visible = os.environ.get(VISIBLE) if told is None else told
+        first = ("--first", count)
+        return first if visible is None else (*first, f"--visible={visible}")
 
     def _running(
         self,

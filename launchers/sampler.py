@@ -4,8 +4,8 @@
     python -P -m launchers.sampler metrics --out FILE --every-ns N --url URL
 
 In a process of its own, since a thread beside a busy one loses most of its ticks. Standard output has one JSON
-object a line: ``ready``, ``gpus {gpus, warnings}`` when they are known, ``fault {cause, mend}`` and at last
-``end {sweeps, failed, missed, unwritten, ...}``. It ends at the end of standard input, and on SIGTERM and SIGINT.
+object a line: ``ready``, ``gpus {gpus, warnings, lacking}`` whenever more is known of them, ``fault {cause, mend}``
+and at last ``end {sweeps, failed, missed, unwritten, ...}``. It ends at the end of standard input, and on SIGTERM and SIGINT.
 A tick that came too late is skipped: the gap between two samples is longer than the interval.
 """
 
@@ -25,8 +25,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
+from launchers.choice import Order, SourceError
 from launchers.fetch import UnreachableError, fetch
-from launchers.memory import SOURCES, MemorySource, Order, SourceError
+from launchers.memory import SOURCES, MemorySource
 from launchers.scrape import Scrape, says_something
 from reports.fault import WriteError
 from reports.samples import ENGINE, MEMORY, Sample, SampleWriter
@@ -55,7 +56,7 @@ class MemoryJob:
     def __init__(self, source: MemorySource, node: str) -> None:
         self._source = source
         self._node = node
-        self._told = 0
+        self._told: dict[str, object] = {}
         self._tell()
 
     def look(self) -> tuple[Sample, ...] | None:
@@ -85,10 +86,15 @@ class MemoryJob:
         self._source.close()
 
     def _tell(self) -> None:
-        gpus = self._source.gpus()
-        if len(gpus) > self._told:
-            self._told = len(gpus)
-            _say("gpus", gpus=[asdict(gpu) for gpu in gpus], warnings=self._source.warnings)
+        lacking = self._source.lacking
+        facts: dict[str, object] = {
+            "gpus": [asdict(gpu) for gpu in self._source.gpus()],
+            "warnings": self._source.warnings,
+            "lacking": lacking and {"cause": lacking.cause, "mend": lacking.mend},
+        }
+        if facts != self._told and (facts["gpus"] or lacking):
+            self._told = facts
+            _say("gpus", **facts)
 
 
 class MetricsJob:
@@ -205,6 +211,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--url")
     parser.add_argument("--visible")
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--least", type=int, default=0)
+    parser.add_argument("--gpus", type=_numbers, default=())
     asked = parser.parse_args(words)
     ending = Ending()
     job: Job
@@ -213,8 +221,10 @@ def main(words: Sequence[str] | None = None) -> int:
             order = Order(
                 node=asked.node,
                 url=asked.url,
+                gpus=asked.gpus,
                 visible=asked.visible,
                 first=asked.first,
+                least=asked.least,
                 # a slow page costs ticks, which show as gaps; no page at all costs the sample
                 within_s=max(PAGE_WITHIN_S, asked.every_ns / SECOND_NS),
             )
@@ -235,6 +245,10 @@ def main(words: Sequence[str] | None = None) -> int:
     job.close()
     _say("end", **asdict(tally))
     return 0
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(word) for word in text.split(","))
 
 
 def _say(event: str, **facts: object) -> None:

@@ -82,12 +82,14 @@ class Features:
 class Telemetry:
     """What watches GPU memory and how often.
 
-    ``dcgm_url`` is None with ``memory`` "dcgm" when the engine serves the page itself.
+    ``dcgm_url`` is None with ``memory`` "dcgm" when the engine serves the page itself. ``gpus`` are the numbers of
+    the engine's GPUs as the source counts them, empty if the sheet does not name them.
     """
 
     memory: str
     dcgm_url: str | None
     every_ns: int
+    gpus: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,10 +205,11 @@ class FeaturesSheet(Strict):
 
 
 class TelemetrySheet(Strict):
-    """``telemetry``: the memory source (nvml, {dcgm: URL} or none) and the sampling interval."""
+    """``telemetry``: the memory source (nvml, {dcgm: URL} or none), the sampling interval, the GPUs to watch."""
 
     memory: MemorySource | None = None
     every: Duration | None = None
+    gpus: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] | None = None
 
 
 class EngineSheet(Strict):
@@ -268,6 +271,7 @@ def read_engine(path: Path) -> tuple[EngineSpec, Sheet[EngineSheet]]:
         *_unread(written, readable),
         *_not_yet(written),
         *_common(written),
+        *_telemetry(written, spec.gpus),
         *kind.objections(spec),
     ]
     if objections:
@@ -374,6 +378,7 @@ def _spec(path: Path, written: EngineSheet, memory_source: str) -> EngineSpec:
             memory="dcgm" if isinstance(source, DcgmSheet) else source,
             dcgm_url=source.dcgm if isinstance(source, DcgmSheet) else None,
             every_ns=EVERY_NS if every_ns is None else every_ns,
+            gpus=written.telemetry.gpus or (),
         ),
     )
 
@@ -440,13 +445,6 @@ def _common(written: EngineSheet) -> Iterator[Objection]:
             fault="requests must name a model",
             mend="write model: NAME, and served_as: if requests call it otherwise",
         )
-    every_ns = written.telemetry.every
-    if every_ns is not None and every_ns < EVERY_MIN_NS:
-        yield Objection(
-            field=("telemetry", "every"),
-            fault="an interval under 10 ms would disturb what it watches",
-            mend="write every: 1s, or 100ms where the GPUs can bear it",
-        )
     for name, value in written.env.items():
         if isinstance(value, FromEnv):
             if value.name not in os.environ:
@@ -479,6 +477,37 @@ def _common(written: EngineSheet) -> Iterator[Objection]:
             web_address(written.url)
         except RefusalError as refusal:
             yield Objection(field=("url",), fault=refusal.fault, mend=refusal.mend)
+
+
+def _telemetry(written: EngineSheet, used: int) -> Iterator[Objection]:
+    every_ns, gpus = written.telemetry.every, written.telemetry.gpus
+    if every_ns is not None and every_ns < EVERY_MIN_NS:
+        yield Objection(
+            field=("telemetry", "every"),
+            fault="an interval under 10 ms would disturb what it watches",
+            mend="write every: 1s, or 100ms where the GPUs can bear it",
+        )
+    if gpus is None:
+        return
+    for position, gpu in enumerate(gpus):
+        if gpu in gpus[:position]:
+            yield Objection(
+                field=("telemetry", "gpus", position),
+                fault=f"GPU {gpu} is named twice",
+                mend="keep one",
+            )
+    if written.telemetry.memory == "none":
+        yield Objection(
+            field=("telemetry", "gpus"),
+            fault="no GPU is watched with memory: none",
+            mend="remove it, or write memory: nvml or {dcgm: URL}",
+        )
+    elif used not in (0, len(gpus)):
+        yield Objection(
+            field=("telemetry", "gpus"),
+            fault=f"{len(gpus)} of the engine's GPUs are named, and it uses {used}",
+            mend="name each of them, or correct gpus: or parallel:",
+        )
 
 
 def _secret(name: str) -> bool:

@@ -20,7 +20,7 @@ END_WITHIN_S = 15.0
 
 
 class Watch:
-    """One ``launchers.sampler``, started; ``gpus`` and ``warnings`` grow as it tells of them."""
+    """One ``launchers.sampler``, started; ``gpus`` and ``warnings`` are what it last told of them."""
 
     def __init__(
         self, name: str, words: Sequence[str], marks: Mapping[str, str], log: Path
@@ -31,6 +31,7 @@ class Watch:
         self._source = "--source" in words
         self._ready = False
         self._fault: LaunchError | None = None
+        self._lacking: LaunchError | None = None
         self._end: dict[str, Any] | None = None
         self._stopped = False
         self._partial = b""
@@ -63,10 +64,15 @@ class Watch:
                 )
 
     def await_gpus(self, *, within_s: float) -> None:
-        """Give a memory source the time to show its GPUs; that it shows none is a warning."""
+        """Give a memory source the time to show its GPUs; that it shows none is a warning.
+
+        Raises LaunchError if it shows some, and they cannot be all that the engine uses.
+        """
         until_s = time.monotonic() + within_s
-        while self._source and not self.gpus:
+        while self._source and (self._lacking is not None or not self.gpus):
             if not self._listen(0.1) or time.monotonic() > until_s:
+                if self._lacking is not None:
+                    raise self._lacking
                 self.warnings += (f"{self.name} sees no GPU yet",)
                 return
 
@@ -93,7 +99,8 @@ class Watch:
             return f"{self.name} ended by itself with status {status}"
         if self._end["unwritten"]:
             return f"{self.name} could not write {self._end['unwritten']} samples"
-        return None
+        # a page that came late and lacks GPUs: what nobody watched must not pass
+        return None if self._lacking is None else f"{self.name}: {self._lacking.cause}"
 
     def _listen(self, for_s: float) -> bool:
         """Take in what the sampler says within the time; return False when it says no more."""
@@ -114,6 +121,8 @@ class Watch:
         elif event == "gpus":
             self.gpus = tuple(Gpu(**gpu) for gpu in told["gpus"])
             self.warnings = tuple(told["warnings"])
+            lacking = told["lacking"]
+            self._lacking = None if lacking is None else LaunchError(**lacking)
         elif event == "fault":
             self._fault = LaunchError(told["cause"], told["mend"])
         elif event == "end":

@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 from rich.console import Console
 
 from launchers.engine import LaunchError
-from launchers.launch import Running, launch
+from launchers.launch import SETTLE_NS, Running, launch
 from launchers.spec import EngineSheet, EngineSpec, attach, read_engine, watched_by_dcgm
 from loadgen.frames import Final, Job, Lost, Progress, Stop
 from profiles.profile import Profile, ProfileSheet, read_profile
@@ -344,11 +344,10 @@ def _perform(
             screen.say(f"warning: {warning}")
         traffic.await_hello(request.generators)
         for number in range(1, sheets.sla.runs + 1):
-            if number > 1 and not running.wait_idle(IDLE_WITHIN_NS):
-                ledger.warn(
-                    f"the engine was not idle within {format_duration(IDLE_WITHIN_NS)}"
-                    f" after run {number - 1}"
-                )
+            if number > 1:
+                doubt = idle_doubt(running.wait_idle(IDLE_WITHIN_NS), number - 1)
+                if doubt is not None:
+                    ledger.warn(doubt)
             session = Session(sheets, request, run_dir, running, traffic, screen, interruption)
             try:
                 session.play(number)
@@ -379,6 +378,24 @@ def _perform(
         ledger.change_engine(stopped_ns=stopped_ns)
         if fault is not None:
             ledger.change_engine(fault=fault)
+
+
+def idle_doubt(idle: bool | None, run: int) -> str | None:
+    """Return the warning for what ``wait_idle`` answered after ``run``, None if the engine was seen idle.
+
+    >>> idle_doubt(False, 1)
+    'the engine was not idle within 30.0 s after run 1'
+    >>> idle_doubt(None, 1)
+    'no metric shows whether the engine was idle after run 1; run 2 began after a wait of 2.00 s'
+    """
+    if idle is None:
+        wait = format_duration(SETTLE_NS)
+        return (
+            f"no metric shows whether the engine was idle after run {run}; "
+            f"run {run + 1} began after a wait of {wait}"
+        )
+    within = format_duration(IDLE_WITHIN_NS)
+    return None if idle else f"the engine was not idle within {within} after run {run}"
 
 
 class Session:

@@ -3,7 +3,8 @@
  *     total_mib reserved_mib used_mib fault name uuid
  *
  * The file is read anew at every memory call, so that a test moves memory by replacing it. fault is the number
- * that the call returns instead (15: the GPU is lost, 3: not supported). With BEFORE_R510 defined the v2 call is
+ * that the call returns instead (15: the GPU is lost, 3: not supported), and -1 fills the answer with ones, as
+ * drivers do with what they do not have. With BEFORE_R510 defined the v2 call is
  * missing, as in old drivers.
  */
 #include <stdio.h>
@@ -65,6 +66,7 @@ int nvmlDeviceGetMemoryInfo(void *handle, struct v1 *info) {
     load();
     if (g->fault > 0) return g->fault;
     info->total = g->total, info->used = g->used + g->reserved, info->free = g->total - info->used;
+    if (g->fault < 0) memset(info, 0xff, sizeof *info);
     return SUCCESS;
 }
 #ifndef BEFORE_R510
@@ -75,6 +77,7 @@ int nvmlDeviceGetMemoryInfo_v2(void *handle, struct v2 *info) {
     if (info->version != V2) return BAD_ARGUMENT;
     info->total = g->total, info->reserved = g->reserved, info->used = g->used;
     info->free = g->total - g->used - g->reserved;
+    if (g->fault < 0) info->total = info->free = info->used = info->reserved = ~0ULL;
     return SUCCESS;
 }
 #endif

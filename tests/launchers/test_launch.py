@@ -161,6 +161,79 @@ def test_memory_is_sampled_from_before_the_engine_is_ready(
     assert {one.used_bytes for one in samples} == {1096 << 20}
 
 
+def on_page(spec: EngineSpec, page: str, *gpus: int) -> EngineSpec:
+    return replace(spec, telemetry=replace(OWN_PAGE, dcgm_url=page, gpus=gpus))
+
+
+def test_a_page_with_fewer_gpus_than_the_engine_uses_is_refused(
+    stage: Stage, server: Callable[..., str]
+) -> None:
+    url = server("--gpus", "1")
+    page = f"{url}/dcgm/metrics"
+    cause = f"the engine is to use 4 GPUs, and {page} shows GPU 0"
+    assert stage.fails(on_page(replace(tiny(), gpus=4), page)).cause == cause
+    assert stage.fails(on_page(replace(attach(url, "tiny"), gpus=4), page)).cause == cause
+    named = stage.fails(on_page(attach(url, "tiny"), page, 0, 2))
+    assert named.cause == f"the engine sheet names GPU 2, and {page} has GPU 0"
+
+
+def test_a_page_that_comes_late_and_lacks_gpus_is_a_fault_of_ours(
+    stage: Stage, server: Callable[..., str]
+) -> None:
+    port = PLACES["local"]().free_port()
+    page = f"http://127.0.0.1:{port}/dcgm/metrics"
+    running = stage.launch(on_page(replace(tiny(), gpus=2), page))
+    assert "the memory sampler sees no GPU yet" in running.warnings
+    server(port=port)
+    node = socket.gethostname()
+    assert eventually(lambda: stage.run_dir.memory_of(node).stat().st_size > 400)
+    running.stop()
+    assert running.invalid == (
+        f"the memory sampler: the engine is to use 2 GPUs, and {page} shows GPU 0",
+    )
+
+
+def test_neighbours_gpus_are_not_watched_where_the_engines_are_known(
+    stage: Stage, server: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = server("--gpus", "4")
+    page = f"{url}/dcgm/metrics"
+
+    def watched(spec: EngineSpec, *gpus: int) -> tuple[list[int], tuple[str, ...]]:
+        running = stage.launch(on_page(spec, page, *gpus))
+        running.stop()
+        assert running.invalid == ()
+        return [gpu.gpu for gpu in running.gpus], running.warnings
+
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("MINE", "3,GPU-1")
+    secret = {"CUDA_VISIBLE_DEVICES": FromEnv(name="MINE")}
+    assert watched(replace(tiny(), gpus=2), 1, 3) == ([1, 3], ())
+    assert watched(attach(url, "tiny"), 2) == ([2], ())
+    assert watched(replace(tiny(), gpus=2, env={"CUDA_VISIBLE_DEVICES": "2,3"})) == ([2, 3], ())
+    assert watched(replace(tiny(), gpus=2, env=secret)) == ([1, 3], ())
+
+    gpus, (warning,) = watched(replace(tiny(), gpus=2))
+    assert gpus == [0, 1]
+    assert "GPUs 0, 1 count as the engine's, since CUDA hands out the first" in warning
+    gpus, (warning,) = watched(replace(attach(url, "tiny"), gpus=2))
+    assert gpus == [0, 1, 2, 3]
+    assert f"GPUs 0, 1, 2, 3 of {page} all count as the engine's" in warning
+
+
+def test_cuda_counts_gpus_as_their_watchers_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
+    for telemetry, order in (
+        (OFF, None),
+        (OWN_PAGE, None),
+        (replace(OFF, memory="nvml"), "PCI_BUS_ID"),
+        (replace(OWN_PAGE, dcgm_url="http://h:9400/metrics"), "PCI_BUS_ID"),
+    ):
+        command = dry_run(tiny(telemetry=telemetry))
+        assert command is not None
+        assert command.env.get("CUDA_DEVICE_ORDER") == order
+
+
 def test_the_simulator_is_launched_with_its_own_page(stage: Stage) -> None:
     running = stage.launch(
         EngineSpec(

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launchers.memory import MIB
+from launchers.dcgm import MIB
 from launchers.sampler import Tally, next_tick, sample
 from reports.samples import ENGINE, MEMORY, Sample, SampleWriter, read_samples
 from slas.evidence import EngineSample, MemorySample
@@ -210,6 +210,26 @@ def test_what_a_gpu_does_not_support_is_none_with_its_reason(
     assert {(one.used_bytes, one.why) for one in memory(out)} == {(None, "NVML: Not Supported")}
 
 
+@pytest.mark.parametrize("defines", [(), ("-DBEFORE_R510",)])
+def test_what_a_driver_fills_with_ones_is_none(
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    samplers: list[Sampler],
+    defines: tuple[str, ...],
+) -> None:
+    blank = Driver(tmp_path, build(tmp_path_factory.mktemp("blank"), *defines))
+    blank.set((81920, 600, 10000, -1))
+    out = tmp_path / "m.jsonl.gz"
+    sampler = Sampler(out, *NVML, "--every-ns", "20000000", env=blank.env)
+    samplers.append(sampler)
+    assert sampler.told()["gpus"][0]["total_bytes"] is None
+    assert sampler.told() == {"event": "ready"}
+    sampler.end()
+    found = memory(out)
+    assert {(one.used_bytes, one.total_bytes) for one in found} == {(None, None)}
+    assert all("18446744073709551615" in str(one.why) for one in found)
+
+
 def test_a_driver_from_before_the_second_call(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, samplers: list[Sampler]
 ) -> None:
@@ -231,6 +251,8 @@ def test_a_driver_from_before_the_second_call(
         (("--first", "2"), [0, 1]),
         (("--visible", "2,1"), [1, 2]),
         (("--visible", "GPU-22,0", "--first", "1"), [2]),
+        (("--gpus", "2,0"), [0, 2]),
+        (("--least", "2"), [0, 1, 2]),
     ],
 )
 def test_only_the_gpus_that_the_engine_uses_are_watched(
@@ -248,7 +270,10 @@ def test_only_the_gpus_that_the_engine_uses_are_watched(
     ("words", "cause"),
     [
         (("--first", "4"), "the engine is to use 4 GPUs, and 3 of 3 are visible to it"),
-        (("--visible", ""), "the engine is to use 1 GPUs, and 0 of 3 are visible to it"),
+        (("--visible", ""), "the engine is to use 1 GPU, and 0 of 3 are visible to it"),
+        (("--visible=-1",), "the engine is to use 1 GPU, and 0 of 3 are visible to it"),
+        (("--least", "4"), "the engine is to use 4 GPUs, and 3 of 3 are visible to it"),
+        (("--gpus", "1,3"), "the engine sheet names GPU 3, and this machine has GPUs 0, 1, 2"),
     ],
 )
 def test_gpus_that_are_not_there_are_a_fault(

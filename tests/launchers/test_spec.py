@@ -213,3 +213,27 @@ def test_the_schema_fits_the_sheet() -> None:
     assert not judge.is_valid({**good, "env": {"A": {"from": "T"}}})
     assert not judge.is_valid({**good, "telemetry": {"memory": "nvm"}})
     assert not judge.is_valid({**good, "ready_within": 30})
+
+
+@pytest.mark.parametrize(
+    ("lines", "fault"),
+    [
+        (
+            "gpus: 4\ntelemetry: {memory: {dcgm: http://h/m}, gpus: [0, 1]}",
+            "telemetry.gpus: 2 of the engine's GPUs are named, and it uses 4",
+        ),
+        ("telemetry: {gpus: [0, 1, 0]}", "telemetry.gpus[2]: GPU 0 is named twice"),
+        ("telemetry: {gpus: []}", "telemetry.gpus: must not be empty"),
+        ("telemetry: {gpus: [-1]}", "telemetry.gpus[0]: must be at least 0, got -1"),
+        ("telemetry: {memory: none, gpus: [1]}", "telemetry.gpus: no GPU is watched"),
+    ],
+)
+def test_gpus_that_cannot_be_the_engines(sheet: Path, lines: str, fault: str) -> None:
+    said = faults(sheet, f"version: 1\nengine: attach\nurl: http://h:1\nmodel: m\n{lines}\n")
+    assert any(fault in one for one in said)
+
+
+def test_the_gpus_to_watch_are_named(sheet: Path) -> None:
+    text = "version: 1\nengine: attach\nurl: http://h:1\nmodel: m\ntelemetry: {gpus: [2, 0]}\n"
+    spec = watched_by_dcgm(read(sheet, text), "http://h:9400/metrics")
+    assert (spec.telemetry.memory, spec.telemetry.gpus) == ("dcgm", (2, 0))

@@ -24,6 +24,8 @@ FLAGS.add_argument("--deaf", action="store_true", help="never listen")
 FLAGS.add_argument("--stubborn", action="store_true", help="ignore SIGTERM")
 FLAGS.add_argument("--children", type=int, default=0, help="children in sessions of their own")
 FLAGS.add_argument("--running", type=float, default=0.0)
+FLAGS.add_argument("--gpus", type=int, default=1, help="GPUs of its DCGM page")
+FLAGS.add_argument("--mute", action="store_true", help="have no /metrics")
 FLAGS.add_argument("--say", default="")
 FLAGS.add_argument("--exit", type=int, default=None, help="exit with this status at once")
 FLAGS.add_argument("--exit-after", type=float, default=None, help="exit 0 after so many seconds")
@@ -61,7 +63,7 @@ class Handler(BaseHTTPRequestHandler):
                 self.reply(503 if loading else asked.health, "")
             case "/version":
                 self.reply(200, {"version": "0.33.0"})
-            case "/metrics":
+            case "/metrics" if not asked.mute:
                 self.reply(
                     200,
                     f'vllm:num_requests_running{{engine="0"}} {asked.running}\n'
@@ -72,9 +74,11 @@ class Handler(BaseHTTPRequestHandler):
             case "/dcgm/metrics":
                 self.reply(
                     200,
-                    'DCGM_FI_DEV_FB_USED{gpu="0",UUID="GPU-a",modelName="toy"} 1000\n'
-                    'DCGM_FI_DEV_FB_FREE{gpu="0",UUID="GPU-a",modelName="toy"} 3000\n'
-                    'DCGM_FI_DEV_FB_RESERVED{gpu="0",UUID="GPU-a",modelName="toy"} 96\n',
+                    "".join(
+                        f'DCGM_FI_DEV_FB_{field}{{gpu="{gpu}",UUID="GPU-{gpu}",modelName="toy"}} {mib}\n'
+                        for gpu in range(asked.gpus)
+                        for field, mib in (("USED", 1000), ("FREE", 3000), ("RESERVED", 96))
+                    ),
                 )
             case "/v1/models" if not self.refused():
                 self.reply(asked.models, {"data": [{"id": asked.model}]})
