@@ -12,8 +12,9 @@ from slas.docket import Docket, Target, docket_of
 from slas.evidence import Evidence
 from slas.expression import base_units
 from slas.finding import Finding, find, unknown
-from slas.health import Twice, examine, slowness_ns
+from slas.health import Twice, examine, is_timed, slowness_ns
 from slas.measurement import Summaries
+from slas.pause import longest, pauses_of
 from slas.quantity import Gauge, Latency, Metric, Rate, Ratio
 from slas.regression import Baseline, objections, past_value
 from slas.ruling import CheckRuling, Health, Ruling, Verdict, worst
@@ -25,13 +26,17 @@ from slas.tokens import token_gap
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ruled:
-    """A target, what it came to, the limit it was held against, the same from sent, and whether slowness matters."""
+    """A target, what it came to, the limit it was held against, the same from sent, and whether slowness matters.
+
+    ``undisturbed`` is a FAIL ruled again without the pauses of the generators; see ``slas.health.Twice``.
+    """
 
     target: Target
     finding: Finding
     limit: float | None
     from_sent: Ruling | None = None
     regardless: bool = False
+    undisturbed: Ruling | None = None
 
 
 def rule(
@@ -70,6 +75,8 @@ class _Sitting:
         self.strict = strict
         self.docket = docket_of(evidence, summaries)
         self.punctual = self.docket.punctual()
+        self.undisturbed = self.docket.undisturbed()
+        self.pause = longest(pauses_of(evidence))
         # a quick run is one run on point evidence, whatever the sheet asks for
         self.confidence = None if evidence.quick else sla.confidence
         self.runs = 1 if evidence.quick else max(sla.runs, len(evidence.runs))
@@ -211,13 +218,14 @@ class _Sitting:
         from_sent = None
         if self.punctual is not None and _suffers_from_lateness(target):
             from_sent = self._find(self.punctual, target, limit, confidence).ruling
+        failed = finding.ruling is Ruling.FAIL
         return _Ruled(
             target=target,
             finding=finding,
             limit=limit,
             from_sent=from_sent,
-            regardless=finding.ruling is Ruling.FAIL
-            and self._fails_regardless(target, limit, confidence),
+            regardless=failed and self._fails_regardless(target, limit, confidence),
+            undisturbed=self._undisturbed(target, limit, confidence) if failed else None,
         )
 
     def _ended_the_run(self, check: Check) -> bool:
@@ -243,6 +251,19 @@ class _Sitting:
         )
         target = replace(target, check=replace(target.check, expression=eased))
         return self._find(self.docket, target, limit, confidence).ruling is Ruling.FAIL
+
+    def _undisturbed(self, target: Target, limit: float, confidence: float | None) -> Ruling | None:
+        """Return what a FAIL may be without the generators' pauses; None if they have no part in it."""
+        expression = target.check.expression
+        if self.pause is None or not is_timed(target):
+            return None
+        if expression.bounds and expression.upper:
+            # pauses only lower a share of good requests: such a ceiling they can never break
+            return None
+        if self.undisturbed is None:
+            # buckets have no requests to tell apart: the longest pause counts for each of them
+            return self._find(self.docket, target, limit + self.pause.lag_ns, confidence).ruling
+        return self._find(self.undisturbed, target, limit, confidence).ruling
 
     def _find(
         self, docket: Docket, target: Target, limit: float, confidence: float | None
@@ -435,6 +456,7 @@ def _twice(ruled: Sequence[_Ruled]) -> list[Twice]:
             from_due=one.finding.ruling,
             from_sent=one.from_sent,
             regardless=one.regardless,
+            undisturbed=one.undisturbed,
         )
         for one in ruled
         if one.limit is not None

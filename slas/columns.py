@@ -27,7 +27,8 @@ class Columns:
 
     ``tenant`` and ``run`` index ``tenants`` and ``runs``. ``measured`` says which requests were due in the
     measured window. The gaps of all rows lie one after another: those of row i are
-    ``gap_ns[gap_start[i]:gap_start[i + 1]]``, and ``gap_row`` names the row of every gap.
+    ``gap_ns[gap_start[i]:gap_start[i + 1]]``, and ``gap_row`` names the row of every gap. ``read_late_ns`` is how
+    much later than it came each request may have been read, where that is to be forgiven; else None.
     """
 
     tenants: tuple[str, ...]
@@ -57,6 +58,7 @@ class Columns:
     window_start_ns: int
     window_end_ns: int
     total_timeout_ns: int
+    read_late_ns: Ints | None = None
 
     @property
     def size(self) -> int:
@@ -83,6 +85,26 @@ class Columns:
         late = self.lateness_ns
         moved = np.where((late == MISSING) | (late == UNBOUNDED), 0, late)
         return replace(self, due_ns=self.due_ns + moved)
+
+    def read_in_time(self, *, gaps: bool) -> Columns:
+        """Return the same requests without ``read_late_ns`` in their gaps, or in the times from due and from sent.
+
+        A late read stretches one gap and moves the last token, or moves the token that a wait ends with.
+        """
+        late = self.read_late_ns
+        if late is None:
+            return self
+        if gaps:
+            return replace(
+                self,
+                gap_ns=self.gap_ns - late[self.gap_row],
+                last_ns=np.where(self.last_ns == MISSING, MISSING, self.last_ns - late),
+            )
+        return replace(
+            self,
+            due_ns=self.due_ns + late,
+            sent_ns=np.where(self.sent_ns == MISSING, MISSING, self.sent_ns + late),
+        )
 
     def of_tenant(self, tenant: str | None) -> Bools:
         """Return which requests are a tenant's; None is every tenant, and an unknown one has none."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from slas.columns import Columns, columns_of
 from slas.evidence import Evidence
 from slas.measurement import Measurement, Summaries, merged
+from slas.pause import pauses_of, reach_ns
 from slas.quantity import Gauge, Latency, Reading
 from slas.sample import BucketSample, ExactSample, Sample, sample_of
 from slas.sla import Check
@@ -52,14 +53,19 @@ class Docket:
     _readings: dict[str, tuple[Reading, ...]] = field(default_factory=dict)
 
     def punctual(self) -> Docket | None:
-        """Return the same evidence as if the instrument had been on time; None without rows."""
+        """Return the same evidence as if the instrument had sent on time; None without rows."""
+        return None if self.columns is None else self._of(self.columns.punctual())
+
+    def undisturbed(self) -> Docket | None:
+        """Return the evidence as if the instrument had sent and read on time; None without rows."""
         if self.columns is None:
             return None
+        read_late_ns = reach_ns(self.columns, pauses_of(self.evidence))
+        return self._of(replace(self.columns.punctual(), read_late_ns=read_late_ns))
+
+    def _of(self, columns: Columns) -> Docket:
         return Docket(
-            evidence=self.evidence,
-            columns=self.columns.punctual(),
-            summaries=None,
-            _readings=self._readings,
+            evidence=self.evidence, columns=columns, summaries=None, _readings=self._readings
         )
 
     def exact(self, latency: Latency, target: Target) -> ExactSample | None:

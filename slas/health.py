@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from slas.docket import Docket, Target
 from slas.evidence import Evidence, HealthSample
 from slas.histogram import rank_of
 from slas.measurement import Measurement
+from slas.pause import longest, pause_text, pauses_of
 from slas.quantity import Clock, Latency
 from slas.ruling import Health, Ruling
 from slas.slot import gone_quiet, held_back
@@ -31,6 +32,8 @@ class Twice:
     """A check ruled from due and, as if the instrument had been on time, from sent.
 
     ``regardless``: it is broken by more than all of the instrument's slowness, which therefore does not matter.
+    ``undisturbed`` is what it may be without the pauses of the generators; None unless it is a FAIL that they can
+    have made.
     """
 
     target: Target
@@ -38,6 +41,7 @@ class Twice:
     from_due: Ruling
     from_sent: Ruling | None
     regardless: bool
+    undisturbed: Ruling | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +59,8 @@ def examine(docket: Docket, twice: Sequence[Twice], *, stopped: bool) -> Health:
     """
     evidence = docket.evidence
     lateness = _lateness(docket)
-    window = _within_window(evidence)
-    lag = _lag(window)
+    watched = _from_window(evidence)
+    lag, lane = _lag(evidence)
     reasons = [*evidence.invalid, *_disordered(docket)]
     if not stopped:
         reasons += _undelivered(docket)
@@ -65,14 +69,15 @@ def examine(docket: Docket, twice: Sequence[Twice], *, stopped: bool) -> Health:
     open_to_doubt = [ruled for ruled in twice if not ruled.regardless]
     slow = [
         *_differing(open_to_doubt),
-        *_too_slow("lateness", lateness, _tightest(open_to_doubt, "due")),
-        *_too_slow("event-loop lag", lag, _tightest(open_to_doubt, "gap")),
-        *_unwatched(docket, window, _tightest(open_to_doubt, "gap")),
+        *_too_slow("lateness p99", lateness, _tightest(open_to_doubt, "due")),
+        *_too_slow(f"event-loop lag p99 of {lane}", lag, _tightest(open_to_doubt, "gap")),
+        *_paused(evidence, open_to_doubt),
+        *_unwatched(docket, watched, open_to_doubt),
     ]
     return Health(
         fit=not reasons and not slow,
         reasons=(*reasons, *slow),
-        causes=_causes(window),
+        causes=_causes(watched),
         mend=_mend(bool(slow), bool(reasons)),
         lateness_p50_s=_seconds(lateness.p50_ns),
         lateness_p99_s=_seconds(lateness.p99_ns),
@@ -81,10 +86,11 @@ def examine(docket: Docket, twice: Sequence[Twice], *, stopped: bool) -> Health:
         loop_lag_max_s=_seconds(lag.max_ns),
         unsent=0 if docket.columns is None else int(docket.columns.unsent.sum()),
         steal_share_max=max(
-            (s.steal_share for s in window if s.steal_share is not None), default=None
+            (s.steal_share for s in watched if s.steal_share is not None), default=None
         ),
         run_queue_share_max=max(
-            (s.run_queue_ns / _NS_PER_S for s in window if s.run_queue_ns is not None), default=None
+            (s.run_queue_ns / _NS_PER_S for s in watched if s.run_queue_ns is not None),
+            default=None,
         ),
     )
 
@@ -95,14 +101,30 @@ def slowness_ns(docket: Docket) -> int | None:
     None if either is unknown. A server that takes requests in turn is never further behind than the latest of
     them was late, and a read is never stamped later than its loop lagged.
     """
-    lateness, lag = _lateness(docket), _lag(_within_window(docket.evidence))
+    lateness, (lag, _) = _lateness(docket), _lag(docket.evidence)
     if lateness.max_ns is None or lag.max_ns is None:
         return None
     return lateness.max_ns + lag.max_ns
 
 
-def _lag(window: Iterable[HealthSample]) -> _Times:
-    return _times(np.fromiter((ns for s in window for ns in s.loop_lag_ns), dtype=np.int64))
+def _lag(evidence: Evidence) -> tuple[_Times, str]:
+    """Return the lag of the worst lane of the worst run, that lane, and the longest lag of all.
+
+    A lane that is sick must not hide among sound ones, nor a sick window behind a long, idle drain.
+    """
+    end_ns = evidence.window.warmup_ns + evidence.window.duration_ns + _NS_PER_S
+    lags: dict[tuple[int, str, bool], list[int]] = {}
+    for sample in _from_window(evidence):
+        for window_only in (True, False) if sample.at_ns <= end_ns else (False,):
+            key = (sample.run, sample.lane, window_only)
+            lags.setdefault(key, []).extend(sample.loop_lag_ns)
+    times = {key: _times(np.array(values, dtype=np.int64)) for key, values in lags.items()}
+    known = {key: one for key, one in times.items() if one.p99_ns is not None}
+    if not known:
+        return _Times(p50_ns=None, p99_ns=None, max_ns=None), ""
+    (_, lane, _), worst = max(known.items(), key=lambda item: item[1].p99_ns or 0)
+    highest = max(one.max_ns or 0 for one in known.values())
+    return replace(worst, max_ns=highest), lane
 
 
 def _mend(slow: bool, faulty: bool) -> str | None:
@@ -157,11 +179,12 @@ def _kept_lateness(docket: Docket) -> Measurement | None:
     )
 
 
-def _within_window(evidence: Evidence) -> list[HealthSample]:
-    """Return the seconds of the generators that touch the measured window; a sample's stamp is its end."""
-    start_ns = evidence.window.warmup_ns
-    end_ns = start_ns + evidence.window.duration_ns + _NS_PER_S
-    return [sample for sample in evidence.health if start_ns < sample.at_ns <= end_ns]
+def _from_window(evidence: Evidence) -> list[HealthSample]:
+    """Return the generators' seconds from the start of the measured window to the end of the run.
+
+    Requests of the window are still read in the drain. A sample's stamp is its end.
+    """
+    return [sample for sample in evidence.health if sample.at_ns > evidence.window.warmup_ns]
 
 
 # ---------------------------------------------------------------------------------------------------------
@@ -280,7 +303,7 @@ def _too_slow(what: str, times: _Times, tightest: tuple[str, float] | None) -> I
     name, limit = tightest
     if times.p99_ns > _TOLERATED * limit:
         yield (
-            f"{what} p99 is {format_duration(times.p99_ns)}, more than a tenth of the tightest limit"
+            f"{what} is {format_duration(times.p99_ns)}, more than a tenth of the tightest limit"
             f" ({name}: {format_duration(limit)})"
         )
 
@@ -294,16 +317,41 @@ def _differing(twice: Iterable[Twice]) -> Iterable[str]:
             )
 
 
+def _paused(evidence: Evidence, twice: Iterable[Twice]) -> Iterable[str]:
+    pause = longest(pauses_of(evidence))
+    for ruled in twice:
+        if pause is not None and ruled.undisturbed not in (None, ruled.from_due):
+            yield (
+                f"{ruled.target} is {ruled.from_due}, and may be so for {pause_text(pause, evidence)} alone:"
+                f" it is {ruled.undisturbed} once the pauses are taken off the requests that they can have"
+                " touched"
+            )
+
+
 def _unwatched(
-    docket: Docket, window: Sequence[HealthSample], tightest: tuple[str, float] | None
+    docket: Docket, watched: Sequence[HealthSample], twice: Sequence[Twice]
 ) -> Iterable[str]:
     # without rows the run is old, and what its generators said of themselves may be gone with them
-    if (
-        docket.columns is not None
-        and tightest is not None
-        and not any(s.loop_lag_ns for s in window)
-    ):
+    if docket.columns is None or any(s.loop_lag_ns for s in watched):
+        return
+    tightest = _tightest(twice, "gap") or next(
+        (
+            (str(ruled.target), ruled.limit)
+            for ruled in twice
+            if ruled.from_due is Ruling.FAIL and is_timed(ruled.target)
+        ),
+        None,
+    )
+    if tightest is not None:
         yield f"the generators did not report their event-loop lag, on which {tightest[0]} depends"
+
+
+def is_timed(target: Target) -> bool:
+    """Return whether a target's ruling rests on when a generator read what the engine sent."""
+    expression = target.check.expression
+    if isinstance(expression.metric, Latency):
+        return expression.metric.clock != "instrument"
+    return bool(expression.bounds)
 
 
 def _causes(window: Sequence[HealthSample]) -> tuple[str, ...]:

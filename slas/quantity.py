@@ -40,8 +40,8 @@ class Samples:
 class Latency:
     """A distribution of times: percentiles, mean, min and max of it can be promised.
 
-    ``clock`` says what a sick instrument does to it: "due" suffers from lateness, "gap" from a loop that lags,
-    "sent" from neither, and "instrument" is lateness itself. ``in_goodput`` names the per-request metric that
+    ``clock`` says what a sick instrument does to it: "due" suffers from lateness, "sent" does not, all of them and
+    "gap" suffer from a loop that lags, and "instrument" is lateness itself. ``in_goodput`` names the per-request metric that
     ``goodput`` looks at instead, where samples are not one per request.
     """
 
@@ -52,6 +52,12 @@ class Latency:
     in_goodput: str | None = None
     unit: ClassVar[Unit] = Unit.SECONDS
     selectors: ClassVar[frozenset[str]] = frozenset({"tenant", "phase"})
+
+    def seen(self, columns: Columns) -> Samples:
+        """Return the samples, with late reads forgiven where the columns say so."""
+        if self.clock == "instrument":
+            return self.samples(columns)
+        return self.samples(columns.read_in_time(gaps=self.clock == "gap"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -142,7 +142,7 @@ class BucketSample:
 
 def sample_of(columns: Columns, latency: Latency, chosen: Bools) -> ExactSample:
     """Return the latencies of the chosen requests."""
-    samples = latency.samples(columns)
+    samples = latency.seen(columns)
     keep = chosen[samples.row]
     return ExactSample(columns, latency, samples.values_ns[keep], samples.row[keep])
 

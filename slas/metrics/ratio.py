@@ -22,7 +22,7 @@ def _rejected(columns: Columns, _: tuple[Bound, ...]) -> Bools:
 def _good(columns: Columns, bounds: tuple[Bound, ...]) -> Bools:
     good = columns.completed.copy()
     for bound in bounds:
-        samples = bound.latency.samples(columns)
+        samples = bound.latency.seen(columns)
         missed = (
             samples.values_ns >= bound.limit_ns
             if bound.strict

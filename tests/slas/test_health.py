@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from slas.check import rule
-from slas.evidence import Evidence, Outcome, RequestRow
+from slas.evidence import Evidence, HealthSample, Outcome, RequestRow
 from slas.measurement import Summaries, histograms, measure
 from slas.regression import Baseline
 from slas.ruling import Health, Ruling, Verdict
@@ -462,6 +462,233 @@ def test_lateness_survives_the_rows() -> None:
     assert verdict.health.lateness_p99_s == pytest.approx(0.031)
     fit = rule(sla("ttft.p99 <= 310ms"), replace(run, rows=()), None, summaries=kept)
     assert fit.ruling is Ruling.PASS
+
+
+# ---------------------------------------------------------------------------------------------------------
+# pauses of the generators
+
+
+def paused(
+    requests: Iterable[RequestRow],
+    at_s: int,
+    lag_ns: int = 340 * MS,
+    *,
+    lanes: int = 1,
+    runs: int = 1,
+) -> Evidence:
+    """A run in which the first lane stood still once, in the second that ends ``at_s`` after the window began."""
+    wakes = tuple(range(lag_ns, 0, -20 * MS))
+    samples = [
+        replace(sample, lane=f"local-{lane}", loop_lag_ns=(*wakes, *sample.loop_lag_ns * 10))
+        if lane == 0 and sample.at_ns == WARMUP_NS + at_s * S and sample.run == runs
+        else replace(sample, lane=f"local-{lane}", loop_lag_ns=sample.loop_lag_ns * 10)
+        for lane in range(lanes)
+        for sample in (*healthy(range(1, runs + 1)), *drained(range(1, runs + 1)))
+    ]
+    return replace(evidence(requests, runs=runs), health=tuple(samples))
+
+
+def drained(runs: Iterable[int]) -> list[HealthSample]:
+    last = healthy()[-1]
+    return [
+        replace(last, run=run, at_ns=last.at_ns + second * S)
+        for run in runs
+        for second in (1, 2, 3)
+    ]
+
+
+def struck(share: int, at_s: int = 10, **fields: Any) -> list[RequestRow]:
+    """400 requests of which those due within a second of a pause, ``share`` of 400, are as ``fields`` say."""
+    fine = rows([100 * MS] * (400 - share))
+    hit = [
+        row(ordinal=400 + i, due_ns=WARMUP_NS + at_s * S - i * MS - 500 * MS, **fields)
+        for i in range(share)
+    ]
+    return [*fine, *hit]
+
+
+STALLED: dict[str, Any] = {"gaps_ns": (20 * MS, 350 * MS, 20 * MS, 20 * MS)}
+
+
+@pytest.mark.parametrize(
+    ("promise", "fields"),
+    [
+        ("stall.p99 <= 300ms", STALLED),
+        ("itl.p99.9 <= 300ms", STALLED),
+        ("itl.max < 350ms", STALLED),
+        ("goodput(itl <= 300ms) >= 99%", STALLED),
+        ("tpot.p99 <= 90ms", STALLED),
+        ("e2e.p99 <= 300ms", STALLED),
+        ("ttft.p99 <= 300ms", {"ttft_ns": 390 * MS}),
+        ("ttfo.max <= 300ms", {"ttft_ns": 390 * MS}),
+        ("service.ttft.p99 <= 300ms", {"ttft_ns": 390 * MS}),
+        ("goodput(ttft <= 300ms) >= 99%", {"ttft_ns": 390 * MS}),
+        # sent late and read late, by the same pause: neither alone would have broken it
+        ("ttft.p99 <= 100ms", {"ttft_ns": 700 * MS, "late_ns": 320 * MS}),
+    ],
+)
+def test_a_fail_that_one_pause_of_ours_can_have_made_is_no_fail(
+    promise: str, fields: dict[str, Any]
+) -> None:
+    verdict = sitting(paused(struck(20, **fields), 10), promise)
+    assert verdict.checks[0].ruling is Ruling.FAIL
+    assert verdict.ruling is Ruling.INVALID
+    said = [reason for reason in verdict.health.reasons if "a pause of" in reason]
+    assert said, verdict.health.reasons
+    assert (
+        "a pause of 340 ms of generator local-0 at second 10 of the measured window alone"
+    ) in said[0]
+    assert "it is PASS" in said[0]
+    assert verdict.health.mend is not None
+    assert "cores" in verdict.health.mend
+    # the same from a loop that never stood still is the engine's
+    assert sitting(evidence(struck(20, **fields)), promise).checks[0].ruling is Ruling.FAIL
+    if "late_ns" not in fields:
+        assert sitting(evidence(struck(20, **fields)), promise).ruling is Ruling.FAIL
+
+
+@pytest.mark.parametrize(
+    ("promise", "fields"),
+    [
+        # longer than the pause can have made it
+        ("stall.p99 <= 9ms", STALLED),
+        ("ttft.p99 <= 300ms", {"ttft_ns": 641 * MS}),
+        ("goodput(ttft <= 300ms) >= 99%", {"ttft_ns": 641 * MS}),
+        # spread over the tokens of a request a pause is little
+        ("tpot.p99 <= 15ms", STALLED),
+        # no pause has a part in these
+        ("error_rate <= 1%", {"outcome": Outcome.TIMED_OUT}),
+        ("throughput.requests >= 1000/s", STALLED),
+        ("goodput(ttft <= 300ms) <= 1%", STALLED),
+        ("ttft.p99 <= 300ms", {"outcome": Outcome.REFUSED}),
+    ],
+)
+def test_a_pause_does_not_excuse_what_it_cannot_have_made(
+    promise: str, fields: dict[str, Any]
+) -> None:
+    verdict = sitting(paused(struck(20, **fields), 10), promise)
+    assert verdict.health.fit, verdict.health.reasons
+    assert verdict.ruling is Ruling.FAIL
+
+
+def test_a_pause_does_not_excuse_requests_that_it_never_touched() -> None:
+    # 340 ms are worked off after 3.4 s
+    def at(second: int) -> Ruling:
+        return sitting(paused(struck(20, 10, **STALLED), second), "stall.p99 <= 300ms").ruling
+
+    assert [at(second) for second in (4, 5, 10, 11, 14)] == [
+        Ruling.FAIL,
+        Ruling.FAIL,
+        Ruling.INVALID,
+        Ruling.INVALID,
+        Ruling.FAIL,
+    ]
+    assert at(7) is Ruling.INVALID
+
+
+def test_a_pause_of_another_run_excuses_nothing() -> None:
+    requests = [*struck(20, **STALLED), *rows([100 * MS] * 400, run=2)]
+    assert sitting(paused(requests, 10, runs=2), "stall.p98 <= 300ms").ruling is Ruling.FAIL
+    second = [*rows([100 * MS] * 400), *struck(20, run=2, **STALLED)]
+    second[400:] = [replace(one, run=2) for one in second[400:]]
+    verdict = sitting(paused(second, 10, runs=2), "stall.p98 <= 300ms")
+    assert verdict.ruling is Ruling.INVALID
+    assert any("of the measured window of run 2" in reason for reason in verdict.health.reasons)
+
+
+def test_a_pause_never_doubts_a_pass() -> None:
+    verdict = sitting(paused(struck(20, **STALLED), 10), "stall.p99 <= 360ms", "ttft.p99 <= 300ms")
+    assert verdict.ruling is Ruling.PASS
+
+
+def test_a_pause_on_one_lane_of_four_is_found_and_named() -> None:
+    run = paused(struck(20, **STALLED), 10, lanes=4)
+    verdict = sitting(run, "stall.p99 <= 300ms")
+    assert verdict.ruling is Ruling.INVALID
+    assert any("generator local-0" in reason for reason in verdict.health.reasons)
+
+
+def test_a_pause_in_the_drain_is_in_the_gaps_of_the_window() -> None:
+    # due in the last second of the window; the pause is over 2 s after it
+    hit = [
+        row(ordinal=400 + i, due_ns=WARMUP_NS + 19 * S + i * MS, gaps_ns=(1_800 * MS, 20 * MS))
+        for i in range(20)
+    ]
+    run = paused([*rows([100 * MS] * 400), *hit], 22, 1_700 * MS)
+    for promise in ("stall.p99 <= 300ms", "itl.p99 <= 300ms", "e2e.p99 <= 1s"):
+        verdict = sitting(run, promise)
+        assert verdict.ruling is Ruling.INVALID, promise
+        assert any("a pause of 1.70 s" in reason for reason in verdict.health.reasons)
+    assert verdict.health.loop_lag_max_s == pytest.approx(1.7)
+
+
+def test_a_pause_does_not_touch_many_requests_only_because_it_is_long() -> None:
+    # an engine that is slow to everybody is not excused by one pause
+    verdict = sitting(paused(rows([400 * MS] * 400), 10), "ttft.p99 <= 300ms", "ttft.mean <= 250ms")
+    assert verdict.ruling is Ruling.FAIL
+
+
+def test_pauses_are_allowed_for_with_confidence_and_in_runs_that_were_cut_too() -> None:
+    requests = [replace(one, run=run) for run in (1, 2, 3) for one in struck(20, **STALLED)]
+    three = paused(requests, 10, runs=3)
+    samples = [replace(one, run=run) for one in three.health if one.run == 3 for run in (1, 2, 3)]
+    promise = sla("stall.p99 <= 300ms", runs=3, confidence=0.95)
+    assert rule(promise, replace(three, health=tuple(samples)), None).ruling is Ruling.INVALID
+    assert rule(promise, evidence(requests, runs=3), None).ruling is Ruling.FAIL
+    cut = replace(paused(struck(20, **STALLED), 10), cut="interrupted")
+    assert sitting(cut, "stall.p99 <= 300ms").ruling is Ruling.INVALID
+    assert (
+        sitting(replace(cut, health=tuple(healthy())), "stall.p99 <= 300ms").ruling is Ruling.FAIL
+    )
+
+
+def test_a_pause_counts_without_rows_too() -> None:
+    run = paused(struck(20, ttft_ns=390 * MS), 10)
+    kept = Summaries(histograms=histograms(run), measurements=measure(run))
+    bare = replace(run, rows=())
+    assert rule(sla("ttft.p99 <= 300ms"), bare, None, summaries=kept).ruling is Ruling.INVALID
+    assert rule(sla("ttft.p99 <= 49ms"), bare, None, summaries=kept).ruling is Ruling.FAIL
+
+
+def test_lag_that_nobody_reported_cannot_be_told_from_a_slow_engine() -> None:
+    run = replace(evidence(struck(20, ttft_ns=390 * MS)), health=())
+    assert sitting(run, "ttft.p99 <= 300ms").ruling is Ruling.INVALID
+    assert sitting(run, "ttft.p99 <= 400ms").ruling is Ruling.PASS
+    assert sitting(run, "error_rate <= 1%", "throughput.requests >= 1000/s").ruling is Ruling.FAIL
+
+
+@pytest.mark.parametrize("sick", ["lane", "run"])
+def test_the_worst_lane_of_the_worst_run_decides(sick: str) -> None:
+    # 3 % of one lane's wake-ups in one run are late: of all together less than 1 %
+    samples = [
+        replace(
+            sample,
+            lane=f"local-{lane}",
+            loop_lag_ns=(
+                (7 * MS, *sample.loop_lag_ns * 3)
+                if (lane == 2 if sick == "lane" else sample.run == 2)
+                else sample.loop_lag_ns * 3
+            ),
+        )
+        for lane in range(4)
+        for sample in healthy((1, 2, 3, 4) if sick == "run" else (1,))
+    ]
+    runs = 4 if sick == "run" else 1
+    requests = [one for run in range(1, runs + 1) for one in rows([100 * MS] * 400, run=run)]
+    run = replace(evidence(requests, runs=runs), health=tuple(samples))
+    verdict = sitting(run, "itl.p99 <= 60ms")
+    assert verdict.ruling is Ruling.INVALID
+    assert verdict.health.loop_lag_p99_s == pytest.approx(0.007)
+    if sick == "lane":
+        assert "event-loop lag p99 of local-2 is 7.00 ms" in verdict.health.reasons[0]
+
+
+def test_an_idle_drain_does_not_water_down_the_windows_lag() -> None:
+    last = healthy()[-1]
+    window = [replace(one, loop_lag_ns=(7 * MS, *one.loop_lag_ns * 5)) for one in healthy()]
+    drain = [replace(last, at_ns=last.at_ns + second * S) for second in range(1, 500)]
+    run = replace(evidence(rows([100 * MS] * 400)), health=(*window, *drain))
+    assert sitting(run, "itl.p99 <= 60ms").ruling is Ruling.INVALID
 
 
 def test_what_was_not_sent_is_missed_without_rows_too() -> None:
