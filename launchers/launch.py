@@ -43,6 +43,7 @@ ATTEMPTS = 3
 SCRAPE_WITHIN_S = 5.0
 IDLE_EVERY_S = 0.25
 SECOND_NS = 1_000_000_000
+SETTLE_NS = 2 * SECOND_NS
 
 
 class Running:
@@ -98,24 +99,31 @@ class Running:
         cause = recognise(log_tail(self._log))
         return f"engine {ended}" if cause is None else f"engine {ended}: {cause.name}"
 
-    def wait_idle(self, timeout_ns: int) -> bool:
+    def wait_idle(self, timeout_ns: int) -> bool | None:
         """Return True once the engine's own metrics show no request running or waiting; False at the timeout.
 
-        An engine without metrics cannot show it: the answer is False, at once.
+        None if they never told, after ``SETTLE_NS`` (at most the timeout): our own requests are over by then, and
+        of others nothing can be seen.
         """
-        if not self.engine_metrics:
-            return False
-        until_ns = time.monotonic_ns() + timeout_ns
+        start_ns = time.monotonic_ns()
+        until_ns = start_ns + timeout_ns
+        settled_ns = min(until_ns, start_ns + SETTLE_NS)
+        told = False
         while True:
             try:
                 page = fetch(f"{self.url}/metrics", within_s=SCRAPE_WITHIN_S)
-                now = Scrape().read(page.body.decode("utf-8", "replace"), 0)
-                if page.status == 200 and now.running == 0 and now.waiting == 0:
+                text = page.body.decode("utf-8", "replace") if page.status == 200 else ""
+                now = Scrape().read(text, 0)
+                if now.running == 0 and now.waiting == 0:
                     return True
+                told = told or now.running is not None or now.waiting is not None
             except UnreachableError:
                 if self.poll() is not None:
                     return False
-            if time.monotonic_ns() > until_ns:
+            now_ns = time.monotonic_ns()
+            if not told and now_ns >= settled_ns:
+                return None
+            if now_ns >= until_ns:
                 return False
             time.sleep(IDLE_EVERY_S)
 

@@ -74,10 +74,14 @@ class Scrape:
         self._base: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
 
     def read(self, text: str, at_ns: int) -> EngineSample:
-        """Return the sample of a page that was answered at ``at_ns``; None for what it does not say."""
+        """Return the sample of a page that was answered at ``at_ns``; None for what it does not say.
+
+        A metric of which one series is no amount (NaN, infinite, negative) says nothing: the sum of the others
+        would be too little.
+        """
         page: dict[str, list[Series]] = {}
         for one in series(text):
-            if one.name in KEPT and not math.isnan(one.value):
+            if one.name in KEPT:
                 page.setdefault(one.name, []).append(one)
         usage = _newest(page, KV_USAGE)
         return EngineSample(
@@ -114,7 +118,8 @@ def says_something(sample: EngineSample) -> bool:
 
 
 def _newest(page: Mapping[str, list[Series]], names: tuple[str, ...]) -> list[Series]:
-    return next((page[name] for name in names if name in page), [])
+    found = next((page[name] for name in names if name in page), [])
+    return found if all(0 <= one.value < math.inf for one in found) else []
 
 
 def _sum(gauges: list[Series]) -> float | None:

@@ -15,7 +15,7 @@ import pytest
 
 from launchers.command import FromEnv
 from launchers.engine import LaunchError
-from launchers.launch import Running, dry_run, launch
+from launchers.launch import SETTLE_NS, Running, dry_run, launch
 from launchers.marked import marked
 from launchers.place import PLACES
 from launchers.ready import OnWait
@@ -131,7 +131,7 @@ def test_an_engine_is_started_watched_and_stopped(stage: Stage) -> None:
     assert running.pid in stage.left()
     assert running.poll() is None
     assert running.engine_metrics
-    assert running.wait_idle(5 * SECOND_NS)
+    assert running.wait_idle(5 * SECOND_NS) is True
     assert any("/health answers 503" in words for words in stage.waited)
     assert len(stage.left()) >= 4  # supervisor twice, engine, samplers
 
@@ -294,7 +294,16 @@ def test_a_secret_reaches_the_engine_and_nothing_else(
 
 def test_a_busy_engine_is_not_idle(stage: Stage) -> None:
     running = stage.launch(tiny("--running", "2"))
-    assert not running.wait_idle(SECOND_NS // 2)
+    assert running.wait_idle(SECOND_NS // 2) is False
+
+
+def test_an_engine_that_cannot_show_it_is_idle_is_given_time_to_settle(
+    stage: Stage,
+) -> None:
+    running = stage.launch(tiny("--mute"))
+    before_ns = time.monotonic_ns()
+    assert running.wait_idle(30 * SECOND_NS) is None
+    assert time.monotonic_ns() - before_ns >= SETTLE_NS
 
 
 def test_dry_run_starts_nothing() -> None:

@@ -7,7 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launchers.scrape import Scrape, says_something, series
+from launchers.scrape import (
+    KV_USAGE,
+    PREEMPTIONS,
+    QUEUE_COUNT,
+    QUEUE_SUM,
+    RUNNING,
+    WAITING,
+    Scrape,
+    says_something,
+    series,
+)
+from slas.evidence import EngineSample
 
 PAGE = Path(__file__).with_name("fixtures") / "vllm-0.32.0-cpu.metrics"
 
@@ -54,8 +65,26 @@ def test_what_the_engine_does_not_say_is_none() -> None:
     assert not says_something(sample)
 
 
-def test_no_number_is_no_value() -> None:
-    assert Scrape().read("vllm:kv_cache_usage_perc NaN\n", 0).kv_usage_share is None
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "-1"])
+def test_what_is_no_amount_is_no_value(value: str) -> None:
+    names = (*KV_USAGE, *RUNNING, *WAITING, *PREEMPTIONS, *QUEUE_SUM, *QUEUE_COUNT)
+    sample = Scrape().read("".join(f"{name} {value}\n" for name in names), 5)
+    assert sample == EngineSample(
+        at_ns=5, kv_usage_share=None, running=None, waiting=None, preemptions=None
+    )
+    assert not says_something(sample)
+
+
+def test_one_engine_without_an_amount_leaves_the_sum_unsaid() -> None:
+    scrape = Scrape()
+    page = "".join(
+        f'{name}{{engine="{engine}"}} {value}\n'
+        for name in (*RUNNING, *PREEMPTIONS, KV_USAGE[0])
+        for engine, value in ((0, "1"), (1, "NaN"))
+    )
+    sample = scrape.read(page, 0)
+    assert (sample.running, sample.preemptions, sample.kv_usage_share) == (None, None, None)
+    assert scrape.read(page.replace("NaN", "2"), 0).preemptions == 3
 
 
 def test_the_old_names_are_read_and_the_new_ones_win() -> None:
