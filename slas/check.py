@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from profiles.sheet import nearest
-from profiles.units import format_duration
+from profiles.units import NS_PER, format_duration
 from slas.certainty import certain_failure
 from slas.docket import Docket, Target, docket_of
 from slas.evidence import Evidence
@@ -22,6 +24,10 @@ from slas.sla import Check, Sla
 from slas.slot import held_back, held_in_part
 from slas.steady import unsettled_runs
 from slas.tokens import token_gap
+
+_NS_PER_S = NS_PER["s"]
+# a second is judged once a later one has begun, and a moment passes until the last generator stops sending
+_HEARD_AFTER_NS = 3 * _NS_PER_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,18 +81,24 @@ class _Sitting:
         self.strict = strict
         self.docket = docket_of(evidence, summaries)
         self.punctual = self.docket.punctual()
-        self.undisturbed = self.docket.undisturbed()
-        self.pause = longest(pauses_of(evidence))
+        self.from_ns = self._from_ns()
+        self.undisturbed = self.docket.undisturbed(self.from_ns)
+        self.pause = longest(pauses_of(evidence, self.from_ns))
         # a quick run is one run on point evidence, whatever the sheet asks for
         self.confidence = None if evidence.quick else sla.confidence
         self.runs = 1 if evidence.quick else max(sla.runs, len(evidence.runs))
         self.stopped = _stopped(evidence)
-        self.slowness_ns = slowness_ns(self.docket)
+        self.slowness_ns = slowness_ns(self.docket, self.from_ns)
 
     def verdict(self) -> Verdict:
         ruled = [self._rule(target) for check in self.sla.checks for target in self._targets(check)]
         deciding = [one for one in ruled if self._decides(one.target.check)]
-        health = examine(self.docket, _twice(deciding), stopped=self.stopped is not None)
+        health = examine(
+            self.docket,
+            _twice(deciding),
+            stopped=self.stopped is not None,
+            from_ns=self.from_ns,
+        )
         engine_fault = self.evidence.engine_fault or self._held_back()
         ruled = self._holm(ruled)
         deciding = [one for one in ruled if self._decides(one.target.check)]
@@ -200,10 +212,8 @@ class _Sitting:
 
     def _rule(self, target: Target) -> _Ruled:
         expression = target.check.expression
-        if self._ended_the_run(target.check):
-            return _Ruled(
-                target=target, finding=self._aborted(target), limit=expression.limit.value
-            )
+        if self._ended_the_run(target):
+            return self._rule_abort(target)
         if expression.limit.relative:
             set_by_past = self._beside_baseline(target)
             if isinstance(set_by_past, Finding):
@@ -228,29 +238,108 @@ class _Sitting:
             undisturbed=self._undisturbed(target, limit, confidence) if failed else None,
         )
 
-    def _ended_the_run(self, check: Check) -> bool:
+    def _ended_the_run(self, target: Target) -> bool:
+        check = target.check
         # a sheet that came later may use the name for something else
-        return check.abort_after_ns is not None and self.evidence.aborted == check.name
+        if check.abort_after_ns is None or self.evidence.aborted != check.name:
+            return False
+        return not self._ended_between_runs() or self._certain(target) is None
+
+    def _ended_between_runs(self) -> bool:
+        """Return whether every run that began was played to its end, and what it showed ended the rest."""
+        return self.evidence.aborted is not None and all(
+            span.finished for span in self.evidence.runs
+        )
+
+    def _certain(self, target: Target) -> Finding | None:
+        limit = target.check.expression.limit.value
+        assert limit is not None, "a limit beside a baseline has no abort_after"
+        return certain_failure(self.docket, target, limit, self.confidence, self.runs)
+
+    def _rule_abort(self, target: Target) -> _Ruled:
+        """Rule the check that ended the run, from due and from sent, over the seconds that it was ended for."""
+        limit = target.check.expression.limit.value
+        assert limit is not None, "a limit beside a baseline has no abort_after"
+        ruled = _Ruled(target=target, finding=self._aborted(target), limit=limit)
+        broken = [
+            window
+            for window in self._last_seconds(target.check)
+            if find(window, target, limit, None).ruling is Ruling.FAIL
+        ]
+        if ruled.finding.ruling is not Ruling.FAIL or not is_timed(target) or not broken:
+            return ruled
+        punctual = [window.punctual() for window in broken]
+        undisturbed = [window.undisturbed(self.from_ns) for window in broken]
+        eased = self._eased(target, limit)
+        return replace(
+            ruled,
+            from_sent=_worst_of(punctual, target, limit)
+            if _suffers_from_lateness(target)
+            else None,
+            undisturbed=_worst_of(undisturbed, target, limit),
+            regardless=eased is not None and _worst_of(broken, *eased) is Ruling.FAIL,
+        )
+
+    def _last_seconds(self, check: Check) -> list[Docket]:
+        """Return the evidence of the windows that may have ended the run: of requests that ended in each of them."""
+        columns, after_ns = self.docket.columns, check.abort_after_ns
+        if columns is None or after_ns is None or not self.evidence.runs:
+            return []
+        stop_ns = self._stop_ns()
+        mine = (columns.run == columns.runs.index(self.evidence.runs[-1].run)) & ~columns.unsent
+        windows = []
+        for late_ns in range(0, _HEARD_AFTER_NS + 1, _NS_PER_S):
+            end_ns = stop_ns // _NS_PER_S * _NS_PER_S + _NS_PER_S - late_ns
+            within = (columns.done_ns >= end_ns - after_ns) & (columns.done_ns < end_ns)
+            windows.append(self.docket.only(mine & within))
+        return windows
+
+    def _stop_ns(self) -> int:
+        """Return when the last run's sending was stopped, from the start of its warm-up."""
+        columns = self.docket.columns
+        assert columns is not None
+        mine = columns.run == columns.runs.index(self.evidence.runs[-1].run)
+        return int(np.max(columns.sent_ns[mine], initial=0))
+
+    def _from_ns(self) -> int:
+        """Return the moment from which the instrument must have been fit: the window's start, or that of an abort."""
+        start_ns = self.evidence.window.warmup_ns
+        if self.docket.columns is None or not self.evidence.runs:
+            return start_ns
+        afters = [
+            check.abort_after_ns
+            for check in self.sla.checks
+            if check.name == self.evidence.aborted and check.abort_after_ns is not None
+        ]
+        return min(
+            [start_ns, *(self._stop_ns() - after_ns - _HEARD_AFTER_NS for after_ns in afters)]
+        )
 
     def _fails_regardless(self, target: Target, limit: float, confidence: float | None) -> bool:
         """Return whether a check is broken even with all of the instrument's slowness added to its limits."""
+        eased = self._eased(target, limit)
+        return (
+            eased is not None and self._find(self.docket, *eased, confidence).ruling is Ruling.FAIL
+        )
+
+    def _eased(self, target: Target, limit: float) -> tuple[Target, float] | None:
+        """Return a check with all of the instrument's slowness added to its limits; None if that cannot be done."""
         expression = target.check.expression
         slow_ns = self.slowness_ns
         if slow_ns is None:
-            return False
+            return None
         if isinstance(expression.metric, Latency):
             limit += slow_ns
         elif expression.upper:
             # more slowness only lowers a share of good requests: such a ceiling it can never break
-            return False
+            return None
         eased = replace(
             expression,
             bounds=tuple(
                 replace(bound, limit_ns=bound.limit_ns + slow_ns) for bound in expression.bounds
             ),
         )
-        target = replace(target, check=replace(target.check, expression=eased))
-        return self._find(self.docket, target, limit, confidence).ruling is Ruling.FAIL
+        return replace(target, check=replace(target.check, expression=eased)), limit
 
     def _undisturbed(self, target: Target, limit: float, confidence: float | None) -> Ruling | None:
         """Return what a FAIL may be without the generators' pauses; None if they have no part in it."""
@@ -272,7 +361,7 @@ class _Sitting:
             return find(docket, target, limit, confidence)
         certain = certain_failure(docket, target, limit, confidence, self.runs)
         if certain is not None:
-            return certain
+            return self._ending(target, certain)
         seen = find(docket, target, limit, confidence)
         because = f"{target} was not broken for certain when {self.stopped}"
         if seen.measured is not None and seen.measured.value is not None:
@@ -284,6 +373,21 @@ class _Sitting:
             mend="run it to its end",
             wants=None,
         )
+
+    def _ending(self, target: Target, certain: Finding) -> Finding:
+        """Return what is certain, with a word on the runs that it spared."""
+        played = len(self.evidence.runs)
+        if (
+            target.check.name != self.evidence.aborted
+            or not self._ended_between_runs()
+            or played >= self.runs
+        ):
+            return certain
+        because = (
+            f"{target} was broken for certain after {played} of {self.runs} runs, so no further run was"
+            f" played: {certain.because}"
+        )
+        return replace(certain, because=because)
 
     def _aborted(self, target: Target) -> Finding:
         """Return the FAIL of the check that ended the run; of a check on each tenant, only those that broke it."""
@@ -380,8 +484,8 @@ class _Sitting:
             for run, seen in unsettled.items():
                 yield f"no steady state in run {run}: {seen}; a longer warm-up may help"
         aborted = self.evidence.aborted
-        if aborted is not None and not any(map(self._ended_the_run, self.sla.checks)):
-            names = [check.name for check in self.sla.checks]
+        names = [check.name for check in self.sla.checks]
+        if aborted is not None and aborted not in names:
             yield f"the run was aborted by {aborted!r}, which this SLA does not hold; {nearest(aborted, names)}"
 
 
@@ -435,6 +539,11 @@ def _stopped(evidence: Evidence) -> str | None:
     if evidence.engine_fault is not None and not all(span.finished for span in evidence.runs):
         return f"the engine failed ({evidence.engine_fault})"
     return None
+
+
+def _worst_of(dockets: Sequence[Docket | None], target: Target, limit: float) -> Ruling:
+    """Return the worst ruling of a check over several parts of the rows."""
+    return worst(find(docket, target, limit, None).ruling for docket in dockets if docket)
 
 
 def _suffers_from_lateness(target: Target) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from slas.columns import Columns, columns_of
+from slas.columns import Bools, Columns, columns_of
 from slas.evidence import Evidence
 from slas.measurement import Measurement, Summaries, merged
 from slas.pause import pauses_of, reach_ns
@@ -56,12 +56,17 @@ class Docket:
         """Return the same evidence as if the instrument had sent on time; None without rows."""
         return None if self.columns is None else self._of(self.columns.punctual())
 
-    def undisturbed(self) -> Docket | None:
-        """Return the evidence as if the instrument had sent and read on time; None without rows."""
+    def undisturbed(self, from_ns: int) -> Docket | None:
+        """Return the evidence as if the instrument had sent and, from ``from_ns`` on, read on time; None without rows."""
         if self.columns is None:
             return None
-        read_late_ns = reach_ns(self.columns, pauses_of(self.evidence))
+        read_late_ns = reach_ns(self.columns, pauses_of(self.evidence, from_ns))
         return self._of(replace(self.columns.punctual(), read_late_ns=read_late_ns))
+
+    def only(self, chosen: Bools) -> Docket:
+        """Return the evidence as if the chosen requests were those of the measured window; there must be rows."""
+        assert self.columns is not None
+        return self._of(replace(self.columns, measured=chosen))
 
     def _of(self, columns: Columns) -> Docket:
         return Docket(

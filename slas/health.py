@@ -51,16 +51,18 @@ class _Times:
     max_ns: int | None
 
 
-def examine(docket: Docket, twice: Sequence[Twice], *, stopped: bool) -> Health:
+def examine(docket: Docket, twice: Sequence[Twice], *, stopped: bool, from_ns: int) -> Health:
     """Return the instrument's health. ``twice`` holds the checks that decide the verdict.
+
+    It must have been fit from ``from_ns`` (from the start of the warm-up) to the end of the run.
 
     ``stopped`` says that the run ended before its plan for a known reason, so that what was not sent, or never came
     due, is no fault of the generators.
     """
     evidence = docket.evidence
-    lateness = _lateness(docket)
-    watched = _from_window(evidence)
-    lag, lane = _lag(evidence)
+    lateness = _lateness(docket, from_ns)
+    watched = _watched(evidence, from_ns)
+    lag, lane = _lag(evidence, from_ns)
     reasons = [*evidence.invalid, *_disordered(docket)]
     if not stopped:
         reasons += _undelivered(docket)
@@ -71,7 +73,7 @@ def examine(docket: Docket, twice: Sequence[Twice], *, stopped: bool) -> Health:
         *_differing(open_to_doubt),
         *_too_slow("lateness p99", lateness, _tightest(open_to_doubt, "due")),
         *_too_slow(f"event-loop lag p99 of {lane}", lag, _tightest(open_to_doubt, "gap")),
-        *_paused(evidence, open_to_doubt),
+        *_paused(evidence, open_to_doubt, from_ns),
         *_unwatched(docket, watched, open_to_doubt),
     ]
     return Health(
@@ -95,26 +97,26 @@ def examine(docket: Docket, twice: Sequence[Twice], *, stopped: bool) -> Health:
     )
 
 
-def slowness_ns(docket: Docket) -> int | None:
+def slowness_ns(docket: Docket, from_ns: int) -> int | None:
     """Return the most that the instrument can have added to a latency: its worst lateness and its worst lag.
 
     None if either is unknown. A server that takes requests in turn is never further behind than the latest of
     them was late, and a read is never stamped later than its loop lagged.
     """
-    lateness, (lag, _) = _lateness(docket), _lag(docket.evidence)
+    lateness, (lag, _) = _lateness(docket, from_ns), _lag(docket.evidence, from_ns)
     if lateness.max_ns is None or lag.max_ns is None:
         return None
     return lateness.max_ns + lag.max_ns
 
 
-def _lag(evidence: Evidence) -> tuple[_Times, str]:
+def _lag(evidence: Evidence, from_ns: int) -> tuple[_Times, str]:
     """Return the lag of the worst lane of the worst run, that lane, and the longest lag of all.
 
     A lane that is sick must not hide among sound ones, nor a sick window behind a long, idle drain.
     """
     end_ns = evidence.window.warmup_ns + evidence.window.duration_ns + _NS_PER_S
     lags: dict[tuple[int, str, bool], list[int]] = {}
-    for sample in _from_window(evidence):
+    for sample in _watched(evidence, from_ns):
         for window_only in (True, False) if sample.at_ns <= end_ns else (False,):
             key = (sample.run, sample.lane, window_only)
             lags.setdefault(key, []).extend(sample.loop_lag_ns)
@@ -151,11 +153,12 @@ def _times(values_ns: Ints) -> _Times:
     return _Times(p50_ns=at(0.5), p99_ns=at(0.99), max_ns=at(1.0))
 
 
-def _lateness(docket: Docket) -> _Times:
-    """Return how late the requests of the measured window were sent; the unsent are counted elsewhere."""
+def _lateness(docket: Docket, from_ns: int) -> _Times:
+    """Return how late the requests due from ``from_ns`` on were sent; the unsent are counted elsewhere."""
     columns = docket.columns
     if columns is not None:
-        late = columns.lateness_ns[columns.measured]
+        chosen = (columns.due_ns >= from_ns) & (columns.due_ns < columns.window_end_ns)
+        late = columns.lateness_ns[chosen]
         return _times(late[(late != MISSING) & (late != UNBOUNDED)])
     kept = _kept_lateness(docket)
     if kept is None or kept.p50 is None:
@@ -179,12 +182,12 @@ def _kept_lateness(docket: Docket) -> Measurement | None:
     )
 
 
-def _from_window(evidence: Evidence) -> list[HealthSample]:
-    """Return the generators' seconds from the start of the measured window to the end of the run.
+def _watched(evidence: Evidence, from_ns: int) -> list[HealthSample]:
+    """Return the generators' seconds from ``from_ns`` to the end of the run: the window is still read in the drain.
 
-    Requests of the window are still read in the drain. A sample's stamp is its end.
+    A sample's stamp is the end of its second.
     """
-    return [sample for sample in evidence.health if sample.at_ns > evidence.window.warmup_ns]
+    return [sample for sample in evidence.health if sample.at_ns > from_ns]
 
 
 # ---------------------------------------------------------------------------------------------------------
@@ -317,8 +320,8 @@ def _differing(twice: Iterable[Twice]) -> Iterable[str]:
             )
 
 
-def _paused(evidence: Evidence, twice: Iterable[Twice]) -> Iterable[str]:
-    pause = longest(pauses_of(evidence))
+def _paused(evidence: Evidence, twice: Iterable[Twice], from_ns: int) -> Iterable[str]:
+    pause = longest(pauses_of(evidence, from_ns))
     for ruled in twice:
         if pause is not None and ruled.undisturbed not in (None, ruled.from_due):
             yield (

@@ -42,14 +42,14 @@ class Pause:
         return self.at_ns + _AFTERMATH * self.lag_ns
 
 
-def pauses_of(evidence: Evidence) -> tuple[Pause, ...]:
-    """Return the longest pause of every lane and second that can have touched a request of the measured window."""
+def pauses_of(evidence: Evidence, from_ns: int) -> tuple[Pause, ...]:
+    """Return the longest pause of every lane and second that can have touched a request due at ``from_ns`` or later."""
     found = (
         _pause(sample)
         for sample in evidence.health
         if sample.loop_lag_ns and max(sample.loop_lag_ns) >= _SHORTEST_NS
     )
-    return tuple(pause for pause in found if pause.last_ns > evidence.window.warmup_ns)
+    return tuple(pause for pause in found if pause.last_ns > from_ns)
 
 
 def _pause(sample: HealthSample) -> Pause:

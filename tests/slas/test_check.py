@@ -850,6 +850,96 @@ def test_of_an_aborting_check_on_each_tenant_the_innocent_do_not_fail() -> None:
     assert verdict.ruling is FAIL
 
 
+def ended(requests: list[RequestRow], **fields: Any) -> Evidence:
+    """A run that the check "hopeless" ended when the last of the requests was sent."""
+    return halted(requests, planned=1000, aborted="hopeless", **fields)
+
+
+HOPELESS = check("ttft.p99 <= 500ms", name="hopeless", abort_after_ns=5 * S)
+
+
+def lately(late_from: int, **fields: Any) -> list[RequestRow]:
+    """A request every 50 ms from the start of the window; those from number ``late_from`` on are as ``fields`` say."""
+    return [
+        row(ordinal=i, due_ns=WARMUP_NS + i * 50 * MS, **(fields if i >= late_from else {}))
+        for i in range(300)
+    ]
+
+
+def test_an_abort_for_our_own_lateness_is_ours() -> None:
+    late = lately(290, late_ns=900 * MS, ttft_ns=950 * MS)
+    verdict = rule(sla(HOPELESS), ended(late), None)
+    assert verdict.checks[0].ruling is FAIL
+    assert verdict.ruling is Ruling.INVALID
+    assert any("PASS from when they were sent" in reason for reason in verdict.health.reasons)
+    slow = lately(290, ttft_ns=950 * MS)
+    assert rule(sla(HOPELESS), ended(slow), None).ruling is FAIL
+    # the engine is slow as well, by itself
+    both = lately(100, late_ns=10 * MS, ttft_ns=950 * MS)
+    assert rule(sla(HOPELESS), ended(both), None).ruling is FAIL
+
+
+def test_lateness_long_before_an_abort_does_not_excuse_it() -> None:
+    requests = lately(150, ttft_ns=950 * MS)
+    requests[:2] = [
+        row(ordinal=i, due_ns=WARMUP_NS + i * 50 * MS, late_ns=900 * MS, ttft_ns=950 * MS)
+        for i in range(2)
+    ]
+    assert rule(sla(HOPELESS), ended(requests), None).ruling is FAIL
+
+
+def test_an_abort_for_our_own_lateness_in_the_warm_up_is_ours() -> None:
+    late: dict[str, Any] = {"late_ns": 1500 * MS, "ttft_ns": 1550 * MS}
+    requests = [row(ordinal=i, due_ns=i * 50 * MS, **(late if i > 60 else {})) for i in range(95)]
+    soon = replace(HOPELESS, abort_after_ns=2 * S)
+    verdict = rule(sla(soon), ended(requests), None)
+    assert verdict.ruling is Ruling.INVALID
+    assert verdict.health.lateness_max_s == pytest.approx(1.5)
+
+
+def test_an_abort_for_a_pause_of_ours_is_ours() -> None:
+    requests = lately(280, gaps_ns=(20 * MS, 350 * MS))
+    stalls = check("itl.p99 <= 300ms", name="hopeless", abort_after_ns=5 * S)
+    run = ended(requests)
+    paused = tuple(
+        replace(sample, loop_lag_ns=(340 * MS, *sample.loop_lag_ns * 20))
+        if sample.at_ns == WARMUP_NS + 15 * S
+        else replace(sample, loop_lag_ns=sample.loop_lag_ns * 20)
+        for sample in run.health
+    )
+    verdict = rule(sla(stalls), replace(run, health=paused), None)
+    assert verdict.ruling is Ruling.INVALID
+    assert any("a pause of 340 ms" in reason for reason in verdict.health.reasons)
+    assert rule(sla(stalls), run, None).ruling is FAIL
+
+
+def test_an_abort_that_is_wider_than_all_slowness_is_not_doubted() -> None:
+    requests = lately(200, late_ns=100 * MS, ttft_ns=5 * S)
+    verdict = rule(sla(HOPELESS), ended(requests), None)
+    assert verdict.ruling is FAIL
+    assert verdict.health.fit
+    near = lately(200, late_ns=100 * MS, ttft_ns=550 * MS)
+    assert rule(sla(HOPELESS), ended(near), None).ruling is Ruling.INVALID
+
+
+@pytest.mark.parametrize("abort_after_ns", [None, 5 * S])
+def test_a_stop_between_runs_says_what_it_spared(abort_after_ns: int | None) -> None:
+    broken = check("ttft.p99 <= 300ms", name="slow", abort_after_ns=abort_after_ns)
+    run = replace(evidence(rows(spread(400, 300))), aborted="slow")
+    verdict = rule(sla(broken, runs=3), run, None)
+    assert verdict.ruling is FAIL
+    assert verdict.checks[0].because.startswith(
+        "ttft.p99 was broken for certain after 1 of 3 runs, so no further run was played: ttft.p99 is"
+        " 500 ms"
+    )
+    assert not any("aborted" in warning for warning in verdict.warnings)
+    # by a sheet that asks for no more runs there is nothing to say
+    alone = rule(sla(broken), run, None).checks[0]
+    assert alone.because.startswith("ttft.p99 is 500 ms")
+    other = rule(sla(broken, "ttft.p50 <= 1ms", runs=3), run, None).checks[1]
+    assert "so no further run" not in other.because
+
+
 def test_an_abort_by_a_check_of_another_sheet_is_said() -> None:
     run = halted(rows(spread(100, 0)), planned=1000, aborted="hopeless")
     verdict = rule(sla("ttft.p99 <= 1s"), run, None)

@@ -24,7 +24,7 @@ def test_a_request_is_reached_by_the_longest_pause_that_it_may_have_met(
         for i, (due, length) in enumerate(requests)
     ]
     run = replace(evidence(rows), health=tuple(samples))
-    pauses = pauses_of(run)
+    pauses = pauses_of(run, WARMUP_NS)
     found = reach_ns(columns_of(run), pauses)
     for one, reach in zip(rows, found, strict=True):
         met = [p.lag_ns for p in pauses if p.first_ns <= one.done_ns and one.due_ns <= p.last_ns]
@@ -37,7 +37,7 @@ def test_a_request_is_reached_by_the_longest_pause_that_it_may_have_met(
 
 def test_what_a_loop_takes_in_passing_is_no_pause() -> None:
     run = replace(evidence([row()]), health=tuple(healthy(lag_ns=MS - 1)))
-    assert pauses_of(run) == ()
+    assert pauses_of(run, WARMUP_NS) == ()
     assert longest(()) is None
     assert not np.any(reach_ns(columns_of(run), ()))
 
@@ -45,7 +45,7 @@ def test_what_a_loop_takes_in_passing_is_no_pause() -> None:
 def test_pauses_of_the_warm_up_count_as_far_as_they_reach_the_window() -> None:
     def at(second: int) -> int:
         sample = replace(healthy()[0], at_ns=second * S, loop_lag_ns=(300 * MS,))
-        return len(pauses_of(replace(evidence([row()]), health=(sample,))))
+        return len(pauses_of(replace(evidence([row()]), health=(sample,)), WARMUP_NS))
 
     assert (at(1), at(2), at(3), at(30)) == (0, 0, 1, 1)
 
@@ -56,13 +56,13 @@ def test_a_pause_says_lane_and_second() -> None:
         for second, lag in ((-1, 800), (7, 600))
     )
     run = replace(evidence([row()]), health=(late, early))
-    found = longest(pauses_of(run))
+    found = longest(pauses_of(run, WARMUP_NS))
     assert found is not None
     assert pause_text(found, run) == (
         "a pause of 800 ms of generator local-0 1 s before the measured window"
     )
     two = replace(run, health=(replace(late, run=2),), runs=evidence([], runs=2).runs)
-    found = longest(pauses_of(two))
+    found = longest(pauses_of(two, WARMUP_NS))
     assert found is not None
     assert pause_text(found, two) == (
         "a pause of 600 ms of generator local-0 at second 7 of the measured window of run 2"
