@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from profiles.sheet import find
+from profiles.sheet import find, nearest
 from profiles.units import format_duration
 from reports import baseline as baselines
 from reports.fault import UsageError
@@ -68,6 +68,13 @@ def stored_baseline(name: str | None) -> Baseline | None:
     Raises PaperError if it is there and cannot serve.
     """
     return None if name is None else baselines.find(name)
+
+
+def missing_baseline(name: str) -> str:
+    """Return the notice that a baseline is not there, with the pin that may have been meant."""
+    known = [pin.name for pin in baselines.pins()]
+    meant = f"; {nearest(name, known)}" if known else ""
+    return f"no baseline is called {name!r} yet: checks beside it will be SKIPPED{meant}"
 
 
 def certainly_broken(run_dir: RunDir, *, sla: Sla, baseline: Baseline | None) -> str | None:

@@ -131,7 +131,10 @@ def run(
     api_key_env: str | None,
     for_locust: int | None,
 ) -> int:
-    """Start an engine, replay the profile's traffic at it, and rule on the SLA."""
+    """Play a profile and rule on an SLA.
+
+    Starts the engine (or attaches to --url), replays the profile's traffic at it, and rules.
+    """
     if (engine is None) == (url is None):
         raise click.UsageError("give either --engine E, or --url U with --model M")
     if url is not None and model is None:
@@ -178,7 +181,10 @@ def _run(request: Request) -> int:
 @click.option("--strict", is_flag=True, help="A broken should is as bad as a broken must.")
 @click.option("--json", "as_json", is_flag=True, help="Print verdict.json instead of a table.")
 def check(run_dir: Path, sla: str | None, baseline: str | None, strict: bool, as_json: bool) -> int:
-    """Rule again on a stored run, without an engine; its derived files are made again."""
+    """Rule again on a stored run.
+
+    No engine is needed; the derived files (report.html, verdict.json, ...) are made again.
+    """
     ruled = check_run(run_dir, sla_name=sla, baseline_name=baseline, strict=strict)
     if as_json:
         click.echo((ruled.run_dir.path / "verdict.json").read_text(), nl=False)
@@ -190,7 +196,10 @@ def check(run_dir: Path, sla: str | None, baseline: str | None, strict: bool, as
 @example("tailgate report runs/2026-11-30T17-41-05Z-7f3a")
 @click.argument("run_dir", metavar="RUN", type=click.Path(path_type=Path))
 def report(run_dir: Path) -> int:
-    """Write the report of a stored run again and say where it is."""
+    """Write a run's report again.
+
+    It rules on the run's own SLA and says where report.html is.
+    """
     click.echo(rerender(run_dir))
     return Exit.PASS
 
@@ -198,7 +207,14 @@ def report(run_dir: Path) -> int:
 @example("tailgate schedule bursty-multitenant\ntailgate schedule my.yaml --rows planned.jsonl")
 @click.argument("profile", metavar="PROFILE")
 @click.option("--seed", type=click.IntRange(0), help="Seed (profile: seed).")
-@click.option("--load", type=click.IntRange(1, 10_000), default=100, metavar="PERCENT")
+@click.option(
+    "--load",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    metavar="PERCENT",
+    help="Load level; 100 is the profile as written.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @click.option(
     "--rows",
@@ -207,12 +223,18 @@ def report(run_dir: Path) -> int:
     help="Write the planned requests, a JSON line each.",
 )
 def schedule(profile: str, seed: int | None, load: int, as_json: bool, rows: Path | None) -> int:
-    """Show what a profile will send: rates, burstiness, lengths, and the arrivals over time."""
+    """Show what a profile will send.
+
+    Rates, burstiness, lengths, and the arrivals over time.
+    """
     played, _ = read_profile(find(profile, "profiles"))
     used_seed = played.seed if seed is None else seed
     if rows is not None:
         count = plan_rows(played, used_seed, load, rows)
-        click.echo(f"{count:,} planned requests in {rows}", err=True)
+        click.echo(
+            f"{count:,} planned requests in {rows}, warm-up and the first of each closed loop included",
+            err=True,
+        )
     summary = summarise(played, used_seed, load)
     if as_json:
         click.echo(json.dumps(plan_json(played, used_seed, load, summary), indent=2))
@@ -232,7 +254,10 @@ def schema(kind: str) -> int:
 @tailgate.command("catalogue", cls=Example, example="tailgate catalogue")
 @click.option("--json", "as_json", is_flag=True, help="Print the catalogue as JSON.")
 def list_catalogue(as_json: bool) -> int:
-    """List the profiles, SLAs and engines that come with tailgate."""
+    """List the sheets that come along.
+
+    Profiles, SLAs and engines, with a line each.
+    """
     found = {kind: catalogue(room) for room, kind in ROOMS.items()}
     if as_json:
         click.echo(json.dumps(found, indent=2))
@@ -247,7 +272,10 @@ def list_catalogue(as_json: bool) -> int:
 
 @tailgate.group()
 def baseline() -> None:
-    """Pin runs that later runs are compared with: small files in baselines/, made for git."""
+    """Pin runs to compare with.
+
+    A pin is a small file in baselines/ of your project, made for git: tailgate baseline pin RUN --name main
+    """
 
 
 @baseline.command(
@@ -288,7 +316,10 @@ tailgate.add_command(sim, "sim")
 @click.argument("engine", metavar="ENGINE")
 @click.option("--dry-run", is_flag=True, help="Print what would be started, and start nothing.")
 def launch(engine: str, dry_run: bool) -> int:
-    """Start an engine, prove it ready and hold it until Ctrl-C."""
+    """Start an engine and hold it.
+
+    It is proved ready and stopped on Ctrl-C; --dry-run only prints the command.
+    """
     return launch_only(console(), engine, dry_run=dry_run)
 
 

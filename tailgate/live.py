@@ -72,7 +72,7 @@ class Screen:
 
     def say(self, words: str) -> None:
         """Print one line above the bar."""
-        self._console.print(words, markup=False, highlight=False, soft_wrap=True)
+        say(self._console, words)
 
     def begin(self) -> None:
         """Start a run's tally and, on a terminal, its bar."""
@@ -118,8 +118,8 @@ class Screen:
             Text(f"{phase:<8}", style="cyan"),
             ProgressBar(total=total_ns, completed=min(elapsed_ns, total_ns), width=24),
             Text(f"{_clock(elapsed_ns)}/{_clock(total_ns)}"),
-            Text(f"sent {tally.sent:,}"),
-            Text(f"in flight {sum(tally.in_flight.values()):,}"),
+            Text(f"sent {tally.sent:>7,}"),
+            Text(f"in flight {sum(tally.in_flight.values()):>6,}"),
             Text(f"failed {tally.failed:,}", style="bold red" if tally.failed else ""),
         )
         tenants = Table.grid(padding=(0, 2))
@@ -127,14 +127,19 @@ class Screen:
             tenant = tally.tenants[name]
             tenants.add_row(
                 Text(f"  {name}"),
-                Text(f"sent {tenant.sent:,}", style="dim"),
-                Text(f"ttft p99 {self._p99(name)}"),
+                Text(f"sent {tenant.sent:>7,}", style="dim"),
+                Text(f"ttft p99 {self._p99(name):>8}"),
                 Text(f"failed {tenant.failed:,}", style="red") if tenant.failed else Text(""),
             )
         both = Table.grid()
         both.add_row(head)
         both.add_row(tenants)
         return both
+
+
+def say(console: Console, words: str) -> None:
+    """Print words as they are: no markup, no colour, no wrapping of paths."""
+    console.print(words, markup=False, highlight=False, soft_wrap=True)
 
 
 def _clock(ns: int) -> str:

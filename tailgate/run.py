@@ -35,10 +35,10 @@ from reports.rundir import RunDir, new_run_id
 from slas.abort import LiveSecond, TenantSecond, Watch
 from slas.regression import Baseline
 from slas.sla import Sla, SlaSheet, read_sla, sla_faults
-from tailgate.check import certainly_broken, rule_on, stored_baseline
+from tailgate.check import certainly_broken, missing_baseline, rule_on, stored_baseline
 from tailgate.exits import Exit
 from tailgate.host import this_host, versions
-from tailgate.live import Screen
+from tailgate.live import Screen, say
 from tailgate.traffic import Traffic, TrafficError
 
 SECOND_NS = 1_000_000_000
@@ -251,10 +251,7 @@ def run(request: Request, console: Console) -> int:
     sheets = brief(request)
     baseline = stored_baseline(request.baseline)
     if request.baseline is not None and baseline is None:
-        console.print(
-            f"no baseline is called {request.baseline!r} yet: checks beside it will be SKIPPED",
-            markup=False,
-        )
+        say(console, missing_baseline(request.baseline))
     run_dir = RunDir.create(request.out)
     # a directory's own name may be anybody's; processes are found, and ended, by this id
     run_id = run_dir.path.name if request.out is None else new_run_id()
@@ -275,7 +272,8 @@ def run(request: Request, console: Console) -> int:
                 ledger.change_engine(fault=error.cause)
                 ledger.change(cut="the engine did not become ready", state="cut", ended=utc_now())
                 code = int(Exit.NOT_READY)
-                console.print(f"[dim]engine log: {run_dir.engine_log}[/]", highlight=False)
+                if run_dir.engine_log.exists():
+                    say(console, f"engine log {run_dir.engine_log}")
                 raise
             except TrafficError as lost:
                 ledger.invalid(str(lost))
