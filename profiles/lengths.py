@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated, Any
 
 import numpy as np
@@ -62,6 +64,22 @@ class Uniform:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Quantiles:
+    """Through the given quantiles, between which the logarithm of the tokens is uniform; rounded to whole tokens.
+
+    ``shares`` ascend from 0 to 1, ``tokens`` beside them never fall: the least, quantiles, the most.
+    """
+
+    shares: tuple[float, ...]
+    tokens: tuple[int, ...]
+
+    def draw(self, rng: np.random.Generator, n: int) -> Tokens:
+        """Return ``n`` token counts."""
+        drawn = np.exp(np.interp(rng.random(n), self.shares, np.log(self.tokens)))
+        return np.rint(drawn).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Empirical:
     """Drawn from counts that were seen, with replacement."""
 
@@ -74,23 +92,53 @@ class Empirical:
         return picked
 
 
-Lengths = Fixed | Lognormal | Uniform | Empirical
+Lengths = Fixed | Lognormal | Uniform | Quantiles | Empirical
 
 _Count = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
 
 
+_FORMS = (
+    "a number, {median: 512, p95: 2000}, {min: 100, max: 200} or "
+    "{min: 10, p50: 200, p90: 900, max: 4000}"
+)
+# the quantiles that a sheet may give, ascending
+_SHARES: Mapping[str, float] = {
+    "min": 0.0,
+    "p1": 0.01,
+    "p5": 0.05,
+    "p10": 0.10,
+    "p25": 0.25,
+    "p50": 0.50,
+    "p75": 0.75,
+    "p90": 0.90,
+    "p95": 0.95,
+    "p99": 0.99,
+    "max": 1.0,
+}
+
+
 class LengthsSheet(Strict):
-    """Lengths as a sheet says them: a bare number, ``{median, p95}`` with ``max``, or ``{min, max}``."""
+    """Lengths as a sheet says them.
+
+    A bare number, ``{median, p95}`` with or without ``max``, ``{min, max}``, or quantiles between ``min`` and ``max``.
+    """
 
     fixed: _Count | None = None
     median: _Count | None = None
-    p95: _Count | None = None
     min: _Count | None = None
+    p1: _Count | None = None
+    p5: _Count | None = None
+    p10: _Count | None = None
+    p25: _Count | None = None
+    p50: _Count | None = None
+    p75: _Count | None = None
+    p90: _Count | None = None
+    p95: _Count | None = None
+    p99: _Count | None = None
     max: _Count | None = None
 
     @model_validator(mode="after")
     def _one_way(self) -> LengthsSheet:
-        forms = "a number, {median: 512, p95: 2000} or {min: 100, max: 200}"
         given = self.model_fields_set
         if given == {"fixed"}:
             return self
@@ -110,18 +158,24 @@ class LengthsSheet(Strict):
                     ("max",),
                 )
             return self
-        if given == {"min", "max"}:
-            assert self.min is not None
-            assert self.max is not None
-            if self.max < self.min:
-                raise RefusalError(
-                    f"max {self.max} is below min {self.min}",
-                    "write the larger number as max",
-                    ("max",),
-                )
+        if {"min", "max"} <= given <= _SHARES.keys():
+            for (low, least), (high, most) in pairwise(self._quantiles()):
+                if most < least:
+                    raise RefusalError(
+                        f"{high} {most} is below {low} {least}",
+                        f"write the larger number as {high}",
+                        (high,),
+                    )
             return self
         shown = ", ".join(sorted(given)) or "nothing"
-        raise RefusalError(f"{shown} does not describe lengths", f"write {forms}")
+        mend = f"write {_FORMS}"
+        if given <= _SHARES.keys() and len(given) > 1:
+            mend = f"add {' and '.join(sorted({'min', 'max'} - given))}"
+        raise RefusalError(f"{shown} does not describe lengths", mend)
+
+    def _quantiles(self) -> list[tuple[str, int]]:
+        named = ((name, getattr(self, name)) for name in _SHARES)
+        return [(name, tokens) for name, tokens in named if tokens is not None]
 
     def value(self) -> Lengths:
         """Return the lengths to draw from."""
@@ -130,9 +184,14 @@ class LengthsSheet(Strict):
         if self.median is not None and self.p95 is not None:
             most = MOST_TOKENS if self.max is None else self.max
             return Lognormal(median=self.median, p95=self.p95, most=most)
-        assert self.min is not None
-        assert self.max is not None
-        return Uniform(least=self.min, most=self.max)
+        quantiles = self._quantiles()
+        if len(quantiles) == 2:
+            (_, least), (_, most) = quantiles
+            return Uniform(least=least, most=most)
+        return Quantiles(
+            shares=tuple(_SHARES[name] for name, _ in quantiles),
+            tokens=tuple(tokens for _, tokens in quantiles),
+        )
 
 
 def _bare_number_is_fixed(value: Any) -> Any:
@@ -142,7 +201,7 @@ def _bare_number_is_fixed(value: Any) -> Any:
         return {"fixed": value}
     raise RefusalError(
         f"expected lengths in tokens, got {shown(value)}",
-        "write a whole number, {median: 512, p95: 2000} or {min: 100, max: 200}",
+        f"write {_FORMS}",
     )
 
 
@@ -157,11 +216,11 @@ LengthsField = Annotated[
                 *(
                     {
                         "type": "object",
-                        "properties": dict.fromkeys((*needed, "max"), _COUNT_SCHEMA),
+                        "properties": dict.fromkeys((*needed, *more), _COUNT_SCHEMA),
                         "required": list(needed),
                         "additionalProperties": False,
                     }
-                    for needed in (("median", "p95"), ("min", "max"))
+                    for needed, more in ((("median", "p95"), ("max",)), (("min", "max"), _SHARES))
                 ),
             ]
         }
