@@ -8,11 +8,10 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-builtin-rules
 
 PYTHON ?=
-PYTEST ?=
+# Two workers, since whole runs mostly wait: for their schedules, engines and timeouts.
+PYTEST ?= -n 2 --dist worksteal
 VENV := .venv
 VLLM_VENV := .venv-vllm
-# They play whole runs, and a generator that shares its core with other tests is late and says so.
-ALONE := tests/e2e tests/house/test_docs.py
 PIP := -m pip install -qq --disable-pip-version-check --no-input
 export PIP_ROOT_USER_ACTION := ignore
 
@@ -34,12 +33,7 @@ test: $(VENV)/dev.stamp
 	$(VENV)/bin/ruff check --quiet .
 	$(VENV)/bin/mypy --no-error-summary
 	$(VENV)/bin/lint-imports > $(VENV)/imports.log || { cat $(VENV)/imports.log; exit 1; }
-ifeq ($(PYTEST),)
-	$(VENV)/bin/pytest --quiet -n 2 $(ALONE:%=--ignore=%)
-	$(VENV)/bin/pytest --quiet $(ALONE)
-else
 	$(VENV)/bin/pytest --quiet $(PYTEST)
-endif
 
 format: $(VENV)/dev.stamp
 	$(VENV)/bin/ruff format --quiet .
