@@ -14,8 +14,9 @@ from slas.docket import Docket, Target, docket_of
 from slas.evidence import Evidence
 from slas.expression import base_units
 from slas.finding import Finding, find, unknown
-from slas.health import Twice, examine, is_timed, slowness_ns
+from slas.health import Twice, examine, is_timed, lateness_ns, slowness_ns
 from slas.measurement import Summaries
+from slas.metric import metrics
 from slas.pause import longest, pauses_of
 from slas.quantity import Gauge, Latency, Metric, Rate, Ratio
 from slas.regression import Baseline, objections, past_value
@@ -88,6 +89,7 @@ class _Sitting:
         self.confidence = None if evidence.quick else sla.confidence
         self.runs = 1 if evidence.quick else max(sla.runs, len(evidence.runs))
         self.stopped = _stopped(evidence)
+        self.lateness_ns = lateness_ns(self.docket, self.from_ns)
         self.slowness_ns = slowness_ns(self.docket, self.from_ns)
 
     def verdict(self) -> Verdict:
@@ -225,18 +227,42 @@ class _Sitting:
         finding = self._find(self.docket, target, limit, confidence)
         if expression.limit.relative:
             finding = self._compared(finding)
-        from_sent = None
-        if self.punctual is not None and _suffers_from_lateness(target):
-            from_sent = self._find(self.punctual, target, limit, confidence).ruling
         failed = finding.ruling is Ruling.FAIL
         return _Ruled(
             target=target,
             finding=finding,
             limit=limit,
-            from_sent=from_sent,
+            from_sent=self._from_sent(target, limit, confidence),
             regardless=failed and self._fails_regardless(target, limit, confidence),
             undisturbed=self._undisturbed(target, limit, confidence) if failed else None,
         )
+
+    def _from_sent(self, target: Target, limit: float, confidence: float | None) -> Ruling | None:
+        """Return a check's ruling as if the instrument had sent on time; None if lateness has no part in it."""
+        if not _suffers_from_lateness(target):
+            return None
+        if self.punctual is not None:
+            return self._find(self.punctual, target, limit, confidence).ruling
+        return self._kept_from_sent(target, limit, confidence)
+
+    def _kept_from_sent(
+        self, target: Target, limit: float, confidence: float | None
+    ) -> Ruling | None:
+        """Return the same from the service times that are kept where rows are gone; None if they are not."""
+        expression = target.check.expression
+        service = metrics().get(f"service.{expression.metric.name}")
+        if service is None or self.docket.measurement(service.name, target) is None:
+            return None
+        late_ns = self.lateness_ns
+        if late_ns is not None:
+            without = self._find(self.docket, target, limit + late_ns, confidence)
+            if without.ruling is Ruling.FAIL:
+                # what no lateness can have made is a wait for connections, which service times leave out
+                return Ruling.FAIL
+        served = replace(
+            target, check=replace(target.check, expression=replace(expression, metric=service))
+        )
+        return self._find(self.docket, served, limit, confidence).ruling
 
     def _ended_the_run(self, target: Target) -> bool:
         check = target.check

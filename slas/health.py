@@ -97,6 +97,11 @@ def examine(docket: Docket, twice: Sequence[Twice], *, stopped: bool, from_ns: i
     )
 
 
+def lateness_ns(docket: Docket, from_ns: int) -> int | None:
+    """Return how late the latest request due from ``from_ns`` on was sent; None if unknown."""
+    return _lateness(docket, from_ns).max_ns
+
+
 def slowness_ns(docket: Docket, from_ns: int) -> int | None:
     """Return the most that the instrument can have added to a latency: its worst lateness and its worst lag.
 

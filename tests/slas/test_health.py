@@ -691,6 +691,54 @@ def test_an_idle_drain_does_not_water_down_the_windows_lag() -> None:
     assert sitting(run, "itl.p99 <= 60ms").ruling is Ruling.INVALID
 
 
+def bare(run: Evidence, *promises: str) -> Verdict:
+    """The verdict on what is left of a run once its rows are gone."""
+    kept = Summaries(histograms=histograms(run), measurements=measure(run))
+    return rule(sla(*promises), replace(run, rows=()), None, summaries=kept)
+
+
+@pytest.mark.parametrize(
+    ("late_ns", "connect_ns", "slow", "ruling"),
+    [
+        # 5 sent late among 1,000 and 8 slow by themselves: only together are they more than 10
+        (400 * MS, None, 8, Ruling.INVALID),
+        # those 5 are the engine's, which kept their connections waiting
+        (400 * MS, 400 * MS, 8, Ruling.FAIL),
+        (0, None, 8, Ruling.FAIL),
+        (400 * MS, None, 11, Ruling.FAIL),
+        (400 * MS, None, 3, Ruling.PASS),
+    ],
+)
+@pytest.mark.parametrize("promise", ["ttft.p99 <= 500ms", "ttfo.p99 <= 500ms", "e2e.p99 <= 580ms"])
+def test_rulings_from_due_and_from_sent_differ_without_rows_too(
+    promise: str, late_ns: int, connect_ns: int | None, slow: int, ruling: Ruling
+) -> None:
+    requests = rows([600 * MS] * slow + [100 * MS] * (995 - slow))
+    late_ones = [
+        row(
+            ordinal=995 + i,
+            due_ns=WARMUP_NS + i,
+            late_ns=late_ns,
+            connect_ns=connect_ns,
+            ttft_ns=600 * MS,
+        )
+        for i in range(5)
+    ]
+    run = evidence([*requests, *late_ones])
+    assert sitting(run, promise).ruling is ruling
+    assert bare(run, promise).ruling is ruling
+
+
+def test_service_times_that_were_never_kept_say_nothing() -> None:
+    run = evidence(rows([600 * MS] * 400))
+    kept = Summaries(
+        histograms=histograms(run),
+        measurements=tuple(m for m in measure(run) if not m.metric.startswith("service.")),
+    )
+    promise = sla("ttft.p99 <= 500ms")
+    assert rule(promise, replace(run, rows=()), None, summaries=kept).ruling is Ruling.FAIL
+
+
 def test_what_was_not_sent_is_missed_without_rows_too() -> None:
     run = evidence([*rows([100 * MS] * 400), row(ordinal=400, outcome=Outcome.UNSENT)])
     kept = Summaries(histograms=histograms(run), measurements=measure(run))
