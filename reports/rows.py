@@ -15,6 +15,28 @@ _OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 _PHASES = {phase.value: phase for phase in Phase}
 _USAGE: dict[str, UsageFrom] = {"server": "server", "client": "client"}
 
+_INTEGERS = (
+    "run",
+    "ordinal",
+    "turn",
+    "due_ns",
+    "done_ns",
+    "output_tokens",
+    "client_tokens",
+    "output_planned",
+)
+_INTEGERS_OR_NULL = (
+    "connect_ns",
+    "sent_ns",
+    "first_ns",
+    "output_first_ns",
+    "last_ns",
+    "status",
+    "prompt_tokens",
+)
+_MOST = 2**62
+"""Beyond it a difference of two stamps has no 64-bit integer; in nanoseconds it is 146 years."""
+
 
 class RowWriter(MemberWriter):
     """Appends request rows, as values or as lines made ahead with ``row_line``.
@@ -75,6 +97,17 @@ def row_from(stored: Mapping[str, Any]) -> RequestRow:
     Raises KeyError, TypeError or ValueError if it holds none.
     """
     gaps = stored["gaps"]
+    for name in _INTEGERS:
+        if type(stored[name]) is not int or abs(stored[name]) > _MOST:
+            raise ValueError(f"{name} is {stored[name]!r}, no integer")
+    for name in _INTEGERS_OR_NULL:
+        if stored[name] is not None and (
+            type(stored[name]) is not int or abs(stored[name]) > _MOST
+        ):
+            raise ValueError(f"{name} is {stored[name]!r}, no integer and not null")
+    for name in ("ns", "tokens"):
+        if not set(map(type, gaps[name])) <= {int} or max(map(abs, gaps[name]), default=0) > _MOST:
+            raise ValueError(f"gaps.{name} holds something that is no integer")
     return RequestRow(
         run=stored["run"],
         tenant=stored["tenant"],
@@ -124,9 +157,13 @@ class RowReader:
             except (KeyError, TypeError, ValueError) as fault:
                 raise FormatError(
                     self._stored.path,
-                    f"line {number} is no request row: {fault!r}",
+                    f"line {number} is no request row: {_words(fault)}",
                     "the file was changed after it was written; measure again",
                 ) from fault
+
+
+def _words(fault: Exception) -> str:
+    return f"it has no {fault}" if isinstance(fault, KeyError) else str(fault)
 
 
 def read_rows(path: Path) -> Iterator[RequestRow]:

@@ -24,15 +24,26 @@ class SampleKind(Generic[S]):
     make: Callable[[Mapping[str, Any]], S]
 
 
+def _integers(stored: Mapping[str, Any], *names: str) -> None:
+    for name in names:
+        if type(stored[name]) is not int:
+            raise ValueError(f"{name} is {stored[name]!r}, no integer")
+
+
 def _memory(stored: Mapping[str, Any]) -> MemorySample:
+    _integers(stored, "before_ns", "after_ns", "gpu")
     return MemorySample(**stored)
 
 
 def _engine(stored: Mapping[str, Any]) -> EngineSample:
+    _integers(stored, "at_ns")
     return EngineSample(**stored)
 
 
 def _health(stored: Mapping[str, Any]) -> HealthSample:
+    _integers(stored, "run", "at_ns")
+    if not set(map(type, stored["loop_lag_ns"])) <= {int}:
+        raise ValueError("loop_lag_ns holds something that is no integer")
     return HealthSample(**{**stored, "loop_lag_ns": tuple(stored["loop_lag_ns"])})
 
 

@@ -151,7 +151,13 @@ def columns_of(evidence: Evidence) -> Columns:
         status=_stamps(row.status for row in rows),
         prompt_tokens=_stamps(row.prompt_tokens for row in rows),
         output_tokens=_ints(row.output_tokens for row in rows),
-        completed=_bools(row.outcome is Outcome.COMPLETED for row in rows),
+        # an answer without a token is none, whatever its row says
+        completed=_bools(
+            row.outcome is Outcome.COMPLETED
+            and row.first_ns is not None
+            and row.last_ns is not None
+            for row in rows
+        ),
         unsent=_bools(row.outcome is Outcome.UNSENT for row in rows),
         server_usage=_bools(row.usage_from == "server" for row in rows),
         burst=_bools(row.burst for row in rows),

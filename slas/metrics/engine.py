@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import isfinite
 
 from profiles.units import format_duration
 from slas.evidence import EngineSample, Evidence, RunSpan
@@ -22,10 +23,27 @@ def _said(
     values = sorted(
         (sample.at_ns, value)
         for sample in evidence.engine
-        if span.start_ns <= sample.at_ns <= span.end_ns and (value := field(sample)) is not None
+        if span.start_ns <= sample.at_ns <= span.end_ns
+        and (value := field(sample)) is not None
+        and isfinite(value)
     )
     earlier = [pair for pair in values if pair[0] <= begin_ns]
     return [*earlier[-1:], *(pair for pair in values if pair[0] > begin_ns)]
+
+
+def _nonsense(
+    evidence: Evidence, span: RunSpan, field: Callable[[EngineSample], float | None]
+) -> str | None:
+    """Return when the engine said a value that is none, such as NaN: what it was then nobody knows."""
+    begin_ns = span.start_ns + evidence.window.warmup_ns
+    for sample in evidence.engine:
+        value = field(sample)
+        if begin_ns <= sample.at_ns <= span.end_ns and value is not None and not isfinite(value):
+            return (
+                f"the engine's metrics say {value} at second {(sample.at_ns - begin_ns) / 1e9:.1f} of the"
+                " measured window"
+            )
+    return None
 
 
 def _hole(evidence: Evidence, span: RunSpan, said: list[tuple[int, float]]) -> str | None:
@@ -64,11 +82,14 @@ def _highest(
     readings = []
     for span in evidence.runs:
         said = _said(evidence, span, field)
+        nonsense = _nonsense(evidence, span, field)
         if not said:
-            readings.append(_reading(span, None, None, 0, "the engine's metrics do not say"))
+            why = nonsense or "the engine's metrics do not say"
+            readings.append(_reading(span, None, None, 0, why))
             continue
         at_ns, value = max(said, key=lambda pair: pair[1])
-        readings.append(_reading(span, value, at_ns, len(said), _hole(evidence, span, said)))
+        missing = nonsense or _hole(evidence, span, said)
+        readings.append(_reading(span, value, at_ns, len(said), missing))
     return tuple(readings)
 
 
@@ -87,7 +108,8 @@ def _preemptions_read(evidence: Evidence) -> tuple[Reading, ...]:
         missing = (
             "the counter of preemptions was not read twice, or was reset"
             if risen is None
-            else _hole(evidence, span, said)
+            else _nonsense(evidence, span, lambda sample: sample.preemptions)
+            or _hole(evidence, span, said)
         )
         readings.append(_reading(span, risen, None, len(said), missing))
     return tuple(readings)
@@ -103,7 +125,9 @@ def _queue_time_read(evidence: Evidence) -> tuple[Reading, ...]:
         missing = (
             "the engine's metrics do not say how long requests queued"
             if value is None
-            else _hole(evidence, span, seconds)
+            else _nonsense(evidence, span, lambda sample: sample.queue_seconds_sum)
+            or _nonsense(evidence, span, lambda sample: sample.queue_seconds_count)
+            or _hole(evidence, span, seconds)
         )
         readings.append(_reading(span, value, None, len(seconds), missing))
     return tuple(readings)

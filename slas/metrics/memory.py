@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 
 from profiles.units import format_duration
@@ -51,7 +53,7 @@ def _watches(evidence: Evidence) -> list[_Watch]:
                     span=span,
                     node=node,
                     gpu=gpu,
-                    samples=tuple(s for s in watched if s.used_bytes is not None),
+                    samples=tuple(s for s in watched if _is_known(s.used_bytes)),
                     missing=_missing(evidence, span, watched, begin_ns if index == 0 else None),
                 )
             )
@@ -64,9 +66,12 @@ def _missing(
     every_ns = evidence.memory_every_ns
     if every_ns is None:
         return "how often memory was to be sampled is not recorded"
-    dumb = [sample for sample in watched if sample.used_bytes is None]
+    dumb = [sample for sample in watched if not _is_known(sample.used_bytes)]
     if dumb:
-        return f"{len(dumb)} of {len(watched)} memory samples have no value ({dumb[0].why or 'no reason given'})"
+        nothing = "no reason given" if dumb[0].used_bytes is None else f"{dumb[0].used_bytes} bytes"
+        return (
+            f"{len(dumb)} of {len(watched)} memory samples have no value ({dumb[0].why or nothing})"
+        )
     # the traffic of the run must be covered whole; the sampler may stop a little before the engine
     begin_ns = span.start_ns if ready_ns is None else min(ready_ns, span.start_ns)
     previous_ns = begin_ns
@@ -90,6 +95,11 @@ def _second(evidence: Evidence, span: RunSpan, at_ns: int) -> str:
     return f"second {second:.1f} of the measured window"
 
 
+def _is_known(value: float | None) -> bool:
+    # a source may say NaN, and no comparison with it is ever true
+    return value is not None and math.isfinite(value)
+
+
 def _used(sample: MemorySample) -> int:
     # readable samples only: _Watch.samples leaves the others out
     assert sample.used_bytes is not None
@@ -103,7 +113,7 @@ def _reading(watch: _Watch, value: float | None, missing: str | None, at: Memory
         gpu=watch.gpu,
         value=value,
         at_ns=(at.before_ns + at.after_ns) // 2,
-        total_bytes=at.total_bytes,
+        total_bytes=at.total_bytes if _is_known(at.total_bytes) else None,
         swept=len(watch.samples),
         missing=missing,
     )
@@ -138,10 +148,20 @@ def _peak(evidence: Evidence) -> tuple[Reading, ...]:
 
 def _steady_of(evidence: Evidence, watch: _Watch) -> tuple[float | None, str | None]:
     warm_ns = watch.span.start_ns + evidence.window.warmup_ns
+    if watch.span.end_ns < warm_ns:
+        return None, "the run ended in its warm-up, before there was a steady state"
     since_ns = warm_ns - min(_STEADY_NS, evidence.window.warmup_ns)
     quiet = [s for s in watch.samples if s.before_ns >= since_ns and s.after_ns <= warm_ns]
     if len(quiet) < _FEWEST_STEADY:
         return None, f"only {len(quiet)} memory samples lie in the end of the warm-up"
+    seen_ns = [since_ns, *(sample.before_ns for sample in quiet), warm_ns]
+    hole_ns = max(later - earlier for earlier, later in pairwise(seen_ns))
+    if evidence.memory_every_ns is not None and hole_ns > _MISSED * evidence.memory_every_ns:
+        # of a maximum what was seen is certain, of a median nothing is
+        return (
+            None,
+            f"memory was not watched for {format_duration(hole_ns)} at the end of the warm-up",
+        )
     return float(median(_used(sample) for sample in quiet)), None
 
 
@@ -154,7 +174,7 @@ def _ready_of(evidence: Evidence, watch: _Watch) -> tuple[float | None, str | No
         for sample in evidence.memory
         if (sample.node, sample.gpu) == (watch.node, watch.gpu)
         and sample.after_ns >= ready_ns
-        and sample.used_bytes is not None
+        and _is_known(sample.used_bytes)
     ]
     if not later:
         return None, "no memory sample was taken once the engine was ready"

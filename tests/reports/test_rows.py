@@ -13,6 +13,7 @@ from reports.fault import FormatError
 from reports.rows import RowReader, RowWriter, read_rows, row_from, row_json, row_line
 from slas.evidence import RequestRow
 from tests.reports.strategies import rows
+from tests.slas.runs import row as court_row
 
 # DESIGN's row, in its order: other people's scripts read these names
 NAMES = [
@@ -91,3 +92,41 @@ def test_torn_rest_is_counted(tmp_path: Path) -> None:
     reader = RowReader(path)
     assert list(reader) == []
     assert reader.torn == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("first_ns", float("nan"), "first_ns is nan"),
+        ("due_ns", 1.5, "due_ns is 1.5"),
+        ("due_ns", None, "due_ns is None"),
+        ("done_ns", True, "done_ns is True"),
+        ("sent_ns", "1", "sent_ns is '1'"),
+        ("last_ns", 2**63, "last_ns is 9223372036854775808"),
+        ("output_tokens", 2.0, "output_tokens is 2.0"),
+        ("gaps", {"ns": [1, float("nan")], "tokens": [1, 1]}, "gaps.ns"),
+        ("gaps", {"ns": [-(2**63)], "tokens": [1]}, "gaps.ns"),
+        ("gaps", {"ns": [1], "tokens": [0.5]}, "gaps.tokens"),
+    ],
+)
+def test_a_stamp_or_a_count_that_is_no_integer_is_named(
+    name: str, value: object, said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "local-0.jsonl.gz"
+    header = {"format": 1, "kind": "requests"}
+    lines = [header, {**row_json(court_row()), name: value}]
+    path.write_bytes(gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode()))
+    with pytest.raises(FormatError, match="line 2 is no request row") as caught:
+        list(read_rows(path))
+    assert said in str(caught.value)
+
+
+def test_a_row_without_a_field_says_which(tmp_path: Path) -> None:
+    path = tmp_path / "local-0.jsonl.gz"
+    short = {name: value for name, value in row_json(court_row()).items() if name != "due_ns"}
+    header = {"format": 1, "kind": "requests"}
+    path.write_bytes(
+        gzip.compress("".join(json.dumps(line) + "\n" for line in (header, short)).encode())
+    )
+    with pytest.raises(FormatError, match="it has no 'due_ns'"):
+        list(read_rows(path))

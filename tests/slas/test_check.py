@@ -1178,3 +1178,94 @@ def test_a_hole_in_the_engines_metrics_hides_a_peak() -> None:
     assert one.ruling is INCONCLUSIVE
     assert "say nothing for 8.00 s" in one.because
     assert ruled("kv.peak <= 20%", run).ruling is FAIL
+
+
+NAN: Any = float("nan")
+
+
+@pytest.mark.parametrize("value", [NAN, float("inf")])
+def test_memory_that_is_no_number_never_passes(value: Any) -> None:
+    samples = memory({3: 50 * GIB})
+    samples[10] = replace(samples[10], used_bytes=value)
+    run = evidence(rows(spread(400, 0)), memory=tuple(samples))
+    for promise in ("vram.peak <= 85%", "vram.spike <= 30%", "vram.growth <= 30%"):
+        one = ruled(promise, run)
+        assert one.ruling is INCONCLUSIVE
+        assert f"1 of 30 memory samples have no value ({value} bytes)" in one.because
+    assert ruled("vram.peak <= 40%", run).ruling is FAIL
+    total = replace(run, memory=tuple(replace(s, total_bytes=NAN) for s in memory()))
+    assert ruled("vram.peak <= 85%", total).ruling is INCONCLUSIVE
+    assert ruled("vram.peak <= 76GiB", total).ruling is PASS
+    ready = replace(run, memory=(replace(memory()[0], used_bytes=value), *memory()[1:]))
+    assert ruled("vram.growth <= 30%", ready).ruling is INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("promise", "field"),
+    [
+        ("kv.peak <= 95%", "kv_usage_share"),
+        ("queue.peak <= 10", "waiting"),
+        ("preemptions <= 3", "preemptions"),
+        ("queue.time <= 200ms", "queue_seconds_sum"),
+        ("queue.time <= 200ms", "queue_seconds_count"),
+    ],
+)
+@pytest.mark.parametrize("seconds", [(12,), range(40)])
+def test_what_an_engine_says_that_is_no_number_never_passes(
+    promise: str, field: str, seconds: Sequence[int]
+) -> None:
+    samples = [
+        replace(sample, queue_seconds_sum=0.1 * i, queue_seconds_count=float(i))
+        for i, sample in enumerate(engine())
+    ]
+    assert ruled(promise, evidence(rows([MS]), engine=tuple(samples))).ruling is PASS
+    broken: dict[str, Any] = {field: NAN}
+    samples = [
+        replace(sample, **broken) if i in seconds else sample for i, sample in enumerate(samples)
+    ]
+    one = ruled(promise, evidence(rows([MS]), engine=tuple(samples)))
+    assert one.ruling is INCONCLUSIVE, one.because
+    if field.startswith(("kv", "wait")):
+        assert "the engine's metrics say nan at second" in one.because
+
+
+def test_an_answer_without_a_token_is_no_answer() -> None:
+    requests = rows(spread(400, 0))
+    empty = [
+        replace(one, first_ns=None, last_ns=None, gaps_ns=(), gap_tokens=()) for one in requests[:8]
+    ]
+    run = evidence([*empty, *requests[8:]])
+    assert ruled("error_rate <= 1%", run).ruling is FAIL
+    assert ruled("goodput(itl <= 1s) >= 99%", run).ruling is FAIL
+    assert ruled("throughput.requests <= 19.6/s", run).ruling is PASS
+
+
+@pytest.mark.parametrize("promise", ["vram.steady <= 45GiB", "vram.spike <= 1%"])
+def test_a_steady_state_that_was_cut_proves_nothing(promise: str) -> None:
+    # high while the engine loads, low later: a median of the first seconds is no steady state
+    samples = [
+        sample
+        for sample in memory({-7: 60 * GIB, -6: 60 * GIB, -5: 60 * GIB, -4: 60 * GIB, -3: 70 * GIB})
+        if sample.before_ns <= start_of(1) + 3 * S
+    ]
+    run = halted([row(due_ns=MS)], planned=400, cut="interrupted", memory=tuple(samples))
+    early = replace(run, runs=(replace(run.runs[0], end_ns=start_of(1) + 3 * S),))
+    one = rule(sla(promise), early, None)
+    assert one.checks[0].ruling is INCONCLUSIVE
+    assert one.ruling is Ruling.INVALID
+    # once the warm-up is over, nothing can change it any more
+    whole = memory(dict.fromkeys(range(-7, 0), 60 * GIB) | {1: 70 * GIB})
+    later = halted([row()], planned=400, cut="interrupted", memory=tuple(whole))
+    assert rule(sla(promise), later, None).ruling is FAIL
+    # growth is above one sample, and can only rise
+    assert rule(sla("vram.growth <= 1%"), early, None).ruling is FAIL
+
+
+def test_a_median_with_a_hole_in_it_is_none() -> None:
+    samples = memory(dict.fromkeys(range(-5, -3), 60 * GIB))
+    holed = [s for s in samples if not start_of(1) + 2 * S <= s.before_ns < start_of(1) + 5 * S]
+    run = evidence(rows(spread(400, 0)), memory=tuple(holed))
+    one = ruled("vram.steady <= 45GiB", run)
+    assert one.ruling is INCONCLUSIVE
+    assert "was not watched for 4.00 s at the end of the warm-up" in one.because
+    assert ruled("vram.spike <= 1%", run).ruling is INCONCLUSIVE
