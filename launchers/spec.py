@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -13,16 +14,15 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field
 
 from launchers.command import FromEnv, OptionValue
-from launchers.engine import LATER, engines
+from launchers.engine import LATER, Engine, engines
 from launchers.objection import Objection
 from launchers.place import LATER as LATER_PLACES
 from launchers.place import places
 from profiles.sheet import (
     Duration,
-    Fault,
+    FieldPath,
     RefusalError,
     Sheet,
-    SheetError,
     Size,
     Strict,
     nearest,
@@ -259,24 +259,8 @@ def read_engine(path: Path) -> tuple[EngineSpec, Sheet[EngineSheet]]:
 
     Raises SheetError with every fault, among them what the engine kind itself finds wrong.
     """
-    sheet = read(path, EngineSheet)
-    kinds = engines()
-    written = sheet.value
-    if written.engine not in kinds:
-        raise SheetError((_unknown_engine(sheet, tuple(kinds)),))
-    kind = kinds[written.engine]
-    spec = _spec(path, written, kind.memory)
-    readable = _COMMON_KEYS | kind.keys | (_STARTED_KEYS if kind.started else frozenset())
-    objections = [
-        *_unread(written, readable),
-        *_not_yet(written),
-        *_common(written),
-        *_telemetry(written, spec.gpus),
-        *kind.objections(spec),
-    ]
-    if objections:
-        raise SheetError(tuple(sheet.fault(o.field, o.fault, o.mend) for o in objections))
-    return spec, sheet
+    sheet = read(path, EngineSheet, across=partial(_across, path))
+    return _spec(path, sheet.value, engines()[sheet.value.engine].memory), sheet
 
 
 def attach(url: str, model: str) -> EngineSpec:
@@ -398,22 +382,41 @@ def _beside(path: Path, executable: str | None) -> str | None:
     return str((path.parent / Path(executable).expanduser()).absolute())
 
 
-def _unknown_engine(sheet: Sheet[EngineSheet], known: tuple[str, ...]) -> Fault:
-    name = sheet.value.engine
-    names = ", ".join(known)
+def _across(path: Path, data: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str, str]]:
+    """Yield what no field shows by itself: as much of it as can be known of a sheet with other faults."""
+    name, kinds = data.get("engine"), engines()
+    kind = kinds.get(name) if isinstance(name, str) else None
+    if kind is not None:
+        yield from _unread(str(name), kind, data)
+    elif isinstance(name, str):
+        yield ("engine",), *_unknown(name, tuple(kinds))
+    try:
+        written = validate(EngineSheet, data)
+    except ValueError:
+        return  # its fields have faults of their own
+    objections = [*_not_yet(written), *_common(written)]
+    if kind is not None:
+        spec = _spec(path, written, kind.memory)
+        objections += (*_telemetry(written, spec.gpus), *kind.objections(spec))
+    for objection in objections:
+        yield objection.field, objection.fault, objection.mend
+
+
+def _unknown(name: str, known: tuple[str, ...]) -> tuple[str, str]:
     if name in LATER:
-        return sheet.fault(("engine",), f"{name} is not yet supported", f"write one of {names}")
-    return sheet.fault(("engine",), f"no engine is called {name!r}", nearest(name, known))
+        return f"{name} is not yet supported", f"write one of {', '.join(known)}"
+    return f"no engine is called {name!r}", nearest(name, known)
 
 
-def _unread(written: EngineSheet, readable: frozenset[str]) -> Iterator[Objection]:
-    for name in EngineSheet.model_fields:
-        if name in written.model_fields_set and name not in readable:
-            yield Objection(
-                field=(name,),
-                fault=f"the engine {written.engine} does not read {name}",
-                mend="remove it: what is written and not read would look as if it had been tested",
-            )
+def _unread(
+    name: str, kind: type[Engine], data: Mapping[str, Any]
+) -> Iterator[tuple[FieldPath, str, str]]:
+    readable = _COMMON_KEYS | kind.keys | (_STARTED_KEYS if kind.started else frozenset())
+    for key in EngineSheet.model_fields:
+        if key in data and key not in readable:
+            fault = f"the engine {name} does not read {key}"
+            mend = "remove it: what is written and not read would look as if it had been tested"
+            yield (key,), fault, mend
 
 
 def _not_yet(written: EngineSheet) -> Iterator[Objection]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,19 +17,22 @@ from profiles.sheet import (
     SheetError,
     Spot,
     Strict,
+    field_name,
     nearest,
     read,
     shown,
+    validate,
 )
 from profiles.surge import Surge, Tempo
-from profiles.tenant import Name, Tenant, TenantSheet
-from profiles.trace import Trace, survey
+from profiles.tenant import Name, Tenant, TenantSheet, tenant_faults
+from profiles.trace import Trace, TraceSheet, survey, trace_file
 from profiles.tracerow import TraceError
-from profiles.units import UnitError, format_duration
+from profiles.units import UnitError, duration_ns, format_duration
 
 SECOND_NS = 1_000_000_000
 QUICK_WARMUP_NS = 5 * SECOND_NS
 QUICK_DURATION_NS = 20 * SECOND_NS
+DURATION = "60s"
 _LONGEST_PHASE_NS = 30 * 24 * 3600 * SECOND_NS
 
 
@@ -126,7 +129,7 @@ class ProfileSheet(Strict):
     seed: int = Field(default=0, ge=0)
     warmup: Phase = Field(default="10s", validate_default=True)
     duration: Length = Field(
-        default="60s", validate_default=True, description="the measured window"
+        default=DURATION, validate_default=True, description="the measured window"
     )
     drain: Phase = Field(
         default="30s",
@@ -144,9 +147,19 @@ class ProfileSheet(Strict):
 def read_profile(path: Path) -> tuple[Profile, Sheet[ProfileSheet]]:
     """Read a profile and look through its traces.
 
-    Raises SheetError with every fault in the sheet, or the first one in each trace.
+    Raises SheetError with every fault in the sheet, a trace that is not there among them, or with the first one in
+    each trace.
     """
-    sheet = read(path, ProfileSheet, across=_across)
+    seen: list[dict[str, Any]] = []
+
+    def across(data: dict[str, Any]) -> Iterator[tuple[FieldPath, str, str]]:
+        seen.append(data)
+        yield from _across(path.parent, data)
+
+    try:
+        sheet = read(path, ProfileSheet, across=across)
+    except SheetError as error:
+        raise SheetError([*error.faults, *_bad_rows(path.parent, *seen)]) from None
     written = sheet.value
     open_loops = tuple(name for name, one in written.tenants.items() if one.concurrency is None)
     surges = tuple(
@@ -158,18 +171,7 @@ def read_profile(path: Path) -> tuple[Profile, Sheet[ProfileSheet]]:
         )
         for surge in written.surges
     )
-    faults = [
-        sheet.fault(
-            ("surges", index, "at"),
-            f"ends at {format_duration(surge.end_ns)}, after the measured window of "
-            f"{format_duration(written.duration)}",
-            "`at` counts from the end of the warm-up; begin it earlier or lengthen `duration`",
-        )
-        for index, surge in enumerate(surges)
-        if surge.end_ns > written.duration
-    ]
-    if faults:
-        raise SheetError(faults)
+    faults: list[Fault] = []
     warnings: list[str] = []
     tenants: list[Tenant] = []
     for name, one in written.tenants.items():
@@ -225,6 +227,26 @@ def _tenant(
     return tenant, said
 
 
+def _bad_rows(folder: Path, data: Mapping[str, Any] | None = None) -> Iterator[Fault]:
+    """Yield the first bad row of each trace that can be read although the sheet around it cannot."""
+    tenants = (data or {}).get("tenants")
+    for name, tenant in (tenants if isinstance(tenants, dict) else {}).items():
+        written = tenant.get("trace") if isinstance(tenant, dict) else None
+        try:
+            trace = validate(TraceSheet, written)
+            survey(trace, folder, duration_ns(DURATION))
+        except TraceError as error:
+            if error.line:
+                yield Fault(
+                    spot=Spot(path=folder / trace.file, line=error.line, column=1),
+                    field=field_name(("tenants", name, "trace", "file")),
+                    fault=error.fault,
+                    mend=error.mend,
+                )
+        except ValueError:
+            continue  # no trace, or one with faults of its own
+
+
 def _trace_fault(
     sheet: Sheet[ProfileSheet], name: str, one: TenantSheet, error: TraceError
 ) -> Fault:
@@ -237,31 +259,75 @@ def _trace_fault(
     return replace(fault, spot=Spot(path=file, line=error.line, column=1))
 
 
-def _across(data: Any) -> Iterator[tuple[FieldPath, str, str]]:
-    """Yield the surges' tenants that are no open-loop tenants, from the sheet as written."""
+def _across(folder: Path, data: Any) -> Iterator[tuple[FieldPath, str, str]]:
+    """Yield what no field shows by itself, from the sheet as written, whatever else is wrong with it."""
     tenants, surges = data.get("tenants"), data.get("surges")
-    if not isinstance(tenants, dict) or not isinstance(surges, list):
+    tenants = tenants if isinstance(tenants, dict) else None
+    for name, tenant in (tenants or {}).items():
+        if isinstance(tenant, dict):
+            for at, fault, mend in tenant_faults(tenant):
+                yield ("tenants", name, *at), fault, mend
+            yield from _absent_trace(folder, name, tenant)
+    for index, surge in enumerate(surges if isinstance(surges, list) else ()):
+        if isinstance(surge, dict):
+            yield from _late_surge(index, surge, data.get("duration", DURATION))
+            if tenants is not None:
+                yield from _surged(index, surge, tenants)
+
+
+def _absent_trace(
+    folder: Path, name: str, tenant: Mapping[str, Any]
+) -> Iterator[tuple[FieldPath, str, str]]:
+    trace = tenant.get("trace")
+    file = trace.get("file") if isinstance(trace, dict) else None
+    if isinstance(file, str) and file:
+        try:
+            trace_file(folder, file)
+        except TraceError as error:
+            yield ("tenants", name, "trace", "file"), error.fault, error.mend
+
+
+def _late_surge(
+    index: int, surge: Mapping[str, Any], duration: Any
+) -> Iterator[tuple[FieldPath, str, str]]:
+    try:
+        at_ns, for_ns, window_ns = (
+            duration_ns(str(text)) for text in (surge.get("at"), surge.get("for"), duration)
+        )
+    except UnitError:
+        return  # a fault of its own
+    if window_ns and at_ns + for_ns > window_ns:
+        end = format_duration(at_ns + for_ns)
+        yield (
+            ("surges", index, "at"),
+            f"ends at {end}, after the measured window of {format_duration(window_ns)}",
+            "`at` counts from the end of the warm-up; begin it earlier or lengthen `duration`",
+        )
+
+
+def _surged(
+    index: int, surge: Mapping[str, Any], tenants: Mapping[str, Any]
+) -> Iterator[tuple[FieldPath, str, str]]:
+    """Yield the tenants of a surge that are no open-loop tenants."""
+    named = surge.get("tenants")
+    if named is None:
+        if all("concurrency" in _keys(tenant) for tenant in tenants.values()):
+            mend = "a closed loop cannot surge; give a tenant a rate"
+            yield ("surges", index), "no open-loop tenant to hit", mend
         return
-    for index, surge in enumerate(surges):
-        named = surge.get("tenants") if isinstance(surge, dict) else None
-        if named is None:
-            if isinstance(surge, dict) and all("concurrency" in _keys(t) for t in tenants.values()):
-                mend = "a closed loop cannot surge; give a tenant a rate"
-                yield ("surges", index), "no open-loop tenant to hit", mend
+    seen: set[str] = set()
+    for position, name in enumerate(named if isinstance(named, list) else ()):
+        where: FieldPath = ("surges", index, "tenants", position)
+        if not isinstance(name, str):
             continue
-        seen: set[str] = set()
-        for position, name in enumerate(named if isinstance(named, list) else ()):
-            where: FieldPath = ("surges", index, "tenants", position)
-            if not isinstance(name, str):
-                continue
-            if name in seen:
-                yield where, f"tenant {shown(name)} is named twice", "keep one"
-            elif name not in tenants:
-                yield where, f"unknown tenant {shown(name)}", nearest(name, tenants)
-            elif "concurrency" in _keys(tenants[name]):
-                mend = "name a tenant with a rate or a trace"
-                yield where, f"tenant {shown(name)} is a closed loop and cannot surge", mend
-            seen.add(name)
+        if name in seen:
+            yield where, f"tenant {shown(name)} is named twice", "keep one"
+        elif name not in tenants:
+            yield where, f"unknown tenant {shown(name)}", nearest(name, tenants)
+        elif "concurrency" in _keys(tenants[name]):
+            mend = "name a tenant with a rate or a trace"
+            yield where, f"tenant {shown(name)} is a closed loop and cannot surge", mend
+        seen.add(name)
 
 
 def _keys(value: Any) -> tuple[str, ...]:

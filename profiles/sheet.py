@@ -318,6 +318,8 @@ class _Tree:
         self.path = path
         self.faults: list[Fault] = []
         self.faulty: set[FieldPath] = set()
+        self.faulty_keys: set[FieldPath] = set()
+        self.objected: set[FieldPath] = set()
         self._loader = yaml.SafeLoader(text)
         self._events = self._read_events()
 
@@ -398,6 +400,11 @@ class _Tree:
         self._add(line, column, path, fault, mend)
         self.faulty.add(path)
 
+    def object(self, line: int, column: int, path: FieldPath, fault: str, mend: str) -> None:
+        """Add a fault of a field whose parts may have faults of their own."""
+        self._add(line, column, path, fault, mend)
+        self.objected.add(path)
+
     def _until(self, end: type[yaml.Event]) -> Iterator[yaml.Event]:
         for event in self._events:
             if isinstance(event, end):
@@ -444,7 +451,11 @@ class _Tree:
             value = self._node(next(events), (*path, key))
             if wrong is not None:
                 self._add(key_line, key_column, (*path, key), *wrong)
-            elif key in node.children:
+                # what stands under it has faults of its own, and a repeated word for the key says no more
+                self.faulty_keys.add((*path, key))
+            if wrong is not None and (key in ("", "<<", *node.children) or wrong == _HALF):
+                continue
+            if key in node.children:
                 first = node.keys[key][0]
                 self._add(
                     key_line,
@@ -564,7 +575,7 @@ def read(path: Path, model: type[M], across: Across | None = None) -> Sheet[M]:
     plain = _plain(root)
     for at, said, mend in across(plain) if across is not None else ():
         line, column, _ = _locate(root, at)
-        tree.refuse(line, column, at, said, mend)
+        tree.object(line, column, at, said, mend)
     try:
         value = model.model_validate_json(json.dumps(plain))
     except ValidationError as error:
@@ -630,6 +641,8 @@ def _faults(
 ) -> list[Fault]:
     found: dict[FieldPath, Fault] = {}
     for path, fault, mend, at_key in _explained(root, model, error, ()):
+        if path in (tree.faulty_keys if at_key else tree.objected):
+            continue
         if any(path[: len(bad)] == bad for bad in tree.faulty):
             continue
         line, column, _ = _locate(root, path)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from profiles.arrival import ArrivalField
 from profiles.arrivals.poisson import Poisson
 from profiles.lengths import Lengths, LengthsField
 from profiles.process import Arrival
-from profiles.sheet import Rate, RefusalError, Strict
+from profiles.sheet import FieldPath, Rate, Strict
 from profiles.trace import Trace, TraceSheet
 
 Api = Literal["chat", "completions"]
@@ -50,7 +51,7 @@ class Tenant:
 
 
 class TenantSheet(Strict):
-    """A tenant as a sheet says it: exactly one of ``rate``, ``concurrency`` and ``trace``."""
+    """A tenant as a sheet says it: exactly one of ``rate``, ``concurrency`` and ``trace`` (``tenant_faults``)."""
 
     later: ClassVar[frozenset[str]] = frozenset({"shared_prefix", "sessions", "priority"})
     rate: Annotated[Rate, Field(gt=0)] | None = None
@@ -61,23 +62,18 @@ class TenantSheet(Strict):
     output_tokens: LengthsField = Field(default={"median": 128, "p95": 400}, validate_default=True)
     api: Api = "chat"
 
-    @model_validator(mode="after")
-    def _one_source(self) -> TenantSheet:
-        sources = [
-            key for key in ("rate", "concurrency", "trace") if getattr(self, key) is not None
-        ]
-        if not sources:
-            raise RefusalError(
-                "no traffic: none of rate, concurrency and trace is given", "add `rate: 1/s`"
-            )
-        if len(sources) > 1:
-            mend = "remove the rate (a trace has `speed`)" if "trace" in sources else "keep one"
-            raise RefusalError(" and ".join(sources) + " exclude each other", mend, (sources[0],))
-        if "arrivals" in self.model_fields_set and self.rate is None:
-            fault = f"arrivals need a rate; this tenant has a {sources[0]}"
-            raise RefusalError(fault, "remove arrivals, or give a rate instead", ("arrivals",))
-        for key in ("prompt_tokens", "output_tokens"):
-            if self.trace is not None and key in self.model_fields_set:
-                mend = "remove it, or use trace.scale"
-                raise RefusalError("a trace has its own lengths", mend, (key,))
-        return self
+
+def tenant_faults(written: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str, str]]:
+    """Yield (path in the tenant, fault, mend) for keys that are missing or exclude each other, whatever they hold."""
+    sources = [key for key in ("rate", "concurrency", "trace") if key in written]
+    if not sources:
+        yield (), "no traffic: none of rate, concurrency and trace is given", "add `rate: 1/s`"
+    if len(sources) > 1:
+        mend = "remove the rate (a trace has `speed`)" if "trace" in sources else "keep one"
+        yield (sources[0],), " and ".join(sources) + " exclude each other", mend
+    if "arrivals" in written and sources and "rate" not in sources:
+        fault = f"arrivals need a rate; this tenant has a {sources[0]}"
+        yield ("arrivals",), fault, "remove arrivals, or give a rate instead"
+    for key in ("prompt_tokens", "output_tokens"):
+        if "trace" in sources and key in written:
+            yield (key,), "a trace has its own lengths", "remove it, or use trace.scale"

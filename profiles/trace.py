@@ -79,7 +79,7 @@ class TraceSheet(Strict):
     speed: float = Field(default=1, gt=0, le=1_000_000)
     scale: ScaleSheet = Field(default_factory=ScaleSheet)
     slice: SliceSheet = Field(default_factory=SliceSheet)
-    dequantise: Literal["auto", "off"] = "auto"
+    dequantise: Literal["auto", "none"] = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,15 +174,24 @@ class _Survey:
         return self._step_ns if rounded else None
 
 
+def trace_file(folder: Path, file: str) -> Path:
+    """Return the path of a trace that a sheet in ``folder`` names.
+
+    Raises TraceError when there is no such file.
+    """
+    path = (folder / file).resolve()
+    if not path.is_file():
+        fault = "not a file" if path.exists() else "no such file"
+        raise TraceError(0, f"{fault}: {path}", "the path counts from the sheet's folder")
+    return path
+
+
 def survey(sheet: TraceSheet, folder: Path, window_ns: int) -> tuple[Trace, tuple[str, ...]]:
     """Return the trace, read through once as far as ``window_ns`` of replay needs it, and warnings.
 
     Raises TraceError when the file cannot be read, holds a malformed row or has none in the slice.
     """
-    path = (folder / sheet.file).resolve()
-    if not path.is_file():
-        fault = "not a file" if path.exists() else "no such file"
-        raise TraceError(0, f"{fault}: {path}", "the path counts from the sheet's folder")
+    path = trace_file(folder, sheet.file)
     trace = Trace(
         path=path,
         format=sheet.format,
@@ -212,7 +221,7 @@ def survey(sheet: TraceSheet, folder: Path, window_ns: int) -> tuple[Trace, tupl
         if sheet.dequantise == "auto":
             warnings.append(
                 f"{path.name}: stamps are rounded to {shown}; its requests are spread over each tick "
-                '(dequantise: "off" replays them as one volley)'
+                "(dequantise: none replays them as one volley)"
             )
         else:
             warnings.append(f"{path.name}: stamps are rounded to {shown} and replayed as volleys")

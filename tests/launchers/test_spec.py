@@ -237,3 +237,16 @@ def test_the_gpus_to_watch_are_named(sheet: Path) -> None:
     text = "version: 1\nengine: attach\nurl: http://h:1\nmodel: m\ntelemetry: {gpus: [2, 0]}\n"
     spec = watched_by_dcgm(read(sheet, text), "http://h:9400/metrics")
     assert (spec.telemetry.memory, spec.telemetry.gpus) == ("dcgm", (2, 0))
+
+
+@pytest.mark.parametrize("engine", ["vlm", "sglang"])
+def test_what_an_unknown_engine_has_wrong_is_told_too(sheet: Path, engine: str) -> None:
+    told = faults(sheet, f"version: 1\nengine: {engine}\ngpus: -1\n")
+    assert [one.partition(": ")[0] for one in told] == ["2:9", "3:7"]
+
+
+def test_a_field_that_is_not_read_is_told_beside_one_that_is_wrong(sheet: Path) -> None:
+    text = "version: 1\nengine: attach\nurl: http://h:1\nmodel: m\nargv: 3\ngpus: -1\n"
+    told = faults(sheet, text)
+    assert "5:7: argv: the engine attach does not read argv" in told
+    assert any(one.startswith("6:7: gpus: ") for one in told)

@@ -72,7 +72,7 @@ tenants:
     prompt_tokens: 7
     output_tokens: {min: 2, max: 3}
   replay:
-    trace: {file: t.csv, format: azure, speed: 2, dequantise: 'off'}
+    trace: {file: t.csv, format: azure, speed: 2, dequantise: none}
     api: completions
   batch: {concurrency: 8}
 """
@@ -122,9 +122,14 @@ tenants:
   rows: {trace: {file: x.csv, format: azur}, prompt_tokens: 5}
   loop: {concurrency: 2, arrivals: {model: poisson}}
   idle: {}
+  on:
+    rate: 5
+    arrivals: {model: gama}
   deep: {rate: 1/s, prompt_tokens: {median: 9, p95: 5}, output_tokens: [5], arrivals: gamma}
 """
-    assert faults_of(tmp_path, text) == [
+    told = faults_of(tmp_path, text)
+    absent = "no such file: "
+    assert [(spot, field, absent if absent in fault else fault) for spot, field, fault in told] == [
         ("2:9", "warmup", "duration '5' has no unit"),
         ("3:11", "duration", "must be more than 0"),
         ("5:32", "surges[0].factor", "must be more than 0, got 0"),
@@ -143,18 +148,49 @@ tenants:
         ("19:5", "tenants.slow.shared_prefix", "'shared_prefix' is not yet supported"),
         ("20:5", "tenants.slow.priority", "'priority' is not yet supported"),
         ("21:16", "tenants.both.rate", "rate and concurrency exclude each other"),
+        ("22:3", "tenants.none", "no traffic: none of rate, concurrency and trace is given"),
         ("22:15", "tenants.none.api", "unknown value 'grpc', expected 'chat' or 'completions'"),
         ("24:18", "tenants.batch.concurrency", "expected a whole number, got 0.5"),
+        ("25:5", "tenants.batch.arrivals", "arrivals need a rate; this tenant has a concurrency"),
         ("25:5", "tenants.batch.arrivals.model", "required and not given"),
+        ("26:24", "tenants.lost.trace.file", absent),
         ("26:39", "tenants.lost.trace.format", "'mooncake' is not yet supported"),
         ("26:56", "tenants.lost.trace.speed", "must be more than 0, got 0"),
+        ("27:24", "tenants.rows.trace.file", absent),
         ("27:39", "tenants.rows.trace.format", "unknown trace format 'azur'"),
+        ("27:61", "tenants.rows.prompt_tokens", "a trace has its own lengths"),
         ("28:26", "tenants.loop.arrivals", "arrivals need a rate; this tenant has a concurrency"),
         ("29:3", "tenants.idle", "no traffic: none of rate, concurrency and trace is given"),
-        ("30:53", "tenants.deep.prompt_tokens.p95", "p95 5 is below the median 9"),
-        ("30:57", "tenants.deep.output_tokens", "expected lengths in tokens, got [5]"),
-        ("30:87", "tenants.deep.arrivals", "expected an arrival model, got 'gamma'"),
+        ("30:3", "tenants.on", "'on' is a truth value to some YAML readers"),
+        ("31:11", "tenants.on.rate", "rate '5' has no unit"),
+        ("32:23", "tenants.on.arrivals.model", "unknown arrival model 'gama'"),
+        ("33:53", "tenants.deep.prompt_tokens.p95", "p95 5 is below the median 9"),
+        ("33:57", "tenants.deep.output_tokens", "expected lengths in tokens, got [5]"),
+        ("33:87", "tenants.deep.arrivals", "expected an arrival model, got 'gamma'"),
     ]
+
+
+def test_faults_of_all_stages_are_told_together(tmp_path: Path) -> None:
+    text = """\
+version: 2
+duration: 20s
+surges: [{at: 18s, for: 3s, factor: 2, tenants: [b]}]
+tenants:
+  a: {rate: -1/s, concurrency: x, trace: {file: none.csv, format: azure, dequantise: "off"}}
+  b: {concurrency: 1}
+"""
+    told = [f"{spot} {field}: {fault}" for spot, field, fault in faults_of(tmp_path, text)]
+    for expected in (
+        "1:10 version: ",
+        "3:15 surges[0].at: ends at 21.0 s",
+        "3:50 surges[0].tenants[0]: tenant 'b' is a closed loop",
+        "5:13 tenants.a.rate: rate and concurrency and trace exclude each other",
+        "5:32 tenants.a.concurrency: expected a whole number",
+        "5:49 tenants.a.trace.file: no such file",
+        "5:86 tenants.a.trace.dequantise: unknown value 'off', expected 'auto' or 'none'",
+    ):
+        assert any(one.startswith(expected) for one in told), (expected, told)
+    assert len(told) == 7
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def test_rounded_stamps_are_spread_over_their_tick_in_order_and_by_the_seed(tmp_
 
 
 def test_rounded_stamps_may_be_replayed_as_they_are(tmp_path: Path) -> None:
-    trace, warnings = surveyed(ticks(tmp_path), 300 * S, dequantise="off", speed=3)
+    trace, warnings = surveyed(ticks(tmp_path), 300 * S, dequantise="none", speed=3)
     assert trace.tick_ns is None
     assert "replayed as volleys" in warnings[0]
     at_ns = {row.at_ns for row in trace.spread_rows(np.random.default_rng(1))}
