@@ -12,7 +12,8 @@
     value     = "*" | word                               "*": one check for each; phase: burst or calm
     operator  = "<=" | ">=" | "<" | ">"
     limit     = quantity | "baseline" margin [ "or" margin ]
-    margin    = ( "+" | "-" ) quantity                   a percentage is a share of the baseline's value
+    margin    = ( "+" | "-" ) ( quantity | points )      a percentage is a share of the baseline's value
+    points    = number "pp"                              percentage points of a metric that is itself a share
 
 Blanks may stand between any two of these, and before a unit. Of two margins the wider one counts.
 """
@@ -391,6 +392,9 @@ class _Reader:
             if factor < 0 and relative >= 1:
                 raise ExpressionError(at, "nothing is left below -100 %", "write less than 100%")
             return Margin(relative=True, amount=factor * relative)
+        points = self._take(r"([0-9]+(?:\.[0-9]+)?) ?pp\b")
+        if points is not None:
+            return Margin(relative=False, amount=factor * _points(at, points.group(1), metric))
         amount, _ = self._quantity(metric.unit, False)
         return Margin(relative=False, amount=factor * amount)
 
@@ -430,6 +434,21 @@ def _statistic(offset: int, owner: str, text: str) -> Statistic:
             f"write {owner}.min" if value == 0 else f"write {owner}.max or a percentile below 100",
         )
     return Statistic(text=text, share=value)
+
+
+def _points(at: int, number: str, metric: Metric) -> float:
+    """Return percentage points as what they add to a share."""
+    if metric.unit is not Unit.SHARE:
+        raise ExpressionError(
+            at,
+            f"{metric.name} is no share, and has no percentage points",
+            f"write a percentage of the baseline, such as 10%, or {_EXAMPLES[metric.unit].split()[0]}",
+        )
+    # exact in the decimals that were written: 0.1pp is the float that 0.1% is
+    points = share(f"{number}%")
+    if points >= 1:
+        raise ExpressionError(at, "a share moves by less than 100 points", "write fewer than 100pp")
+    return points
 
 
 def _unknown_metric(start: int, name: str, known: Iterable[str]) -> ExpressionError:

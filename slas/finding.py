@@ -553,7 +553,7 @@ def _gauge(docket: Docket, metric: Gauge, target: Target, limit: float) -> Findi
     # a ceiling that is broken by what was seen is broken whatever was not seen
     if missing and not (broken and expression.upper):
         why = missing[0].missing or "the GPU's total memory is not known"
-        where = _place(missing[0])
+        where = _place_beyond(target, missing[0])
         return Finding(
             ruling=Ruling.INCONCLUSIVE,
             measured=_gauge_measured(target, readable, swept, runs, of_gpu),
@@ -575,7 +575,7 @@ def _gauge(docket: Docket, metric: Gauge, target: Target, limit: float) -> Findi
     promised = text_of(target, bound) + (f" ({format_share(limit)})" if of_gpu else "")
     kept = not broken
     because = (
-        f"{metric.name}{_place(worst)} is {said}{share}{_moment(docket, worst)};"
+        f"{metric.name}{_place(worst)} is {said}{share}{_moment(docket, metric, worst)};"
         f" the limit is {promised}; {swept:,} samples"
     )
     loose = (
@@ -646,11 +646,19 @@ def _place(reading: Reading) -> str:
     return "" if reading.gpu is None else f" on GPU {reading.gpu} of {reading.node}"
 
 
-def _moment(docket: Docket, reading: Reading) -> str:
+def _place_beyond(target: Target, reading: Reading) -> str:
+    """Return where a reading was taken, as far as the target's own name does not say it."""
+    if target.gpu is None or reading.gpu is None:
+        return _place(reading)
+    return f" on {reading.node}" if target.node is None else ""
+
+
+def _moment(docket: Docket, metric: Gauge, reading: Reading) -> str:
     """Return when a reading was taken and in whose burst: second 0 is the start of the measured window."""
     evidence = docket.evidence
     if reading.at_ns is None:
-        return f" in run {reading.run}"
+        over = " at the end of the warm-up" if metric.from_steady else ""
+        return over + (f" in run {reading.run}" if len(evidence.runs) > 1 else "")
     span = next(span for span in evidence.runs if span.run == reading.run)
     since_ns = reading.at_ns - span.start_ns
     second = (since_ns - evidence.window.warmup_ns) / _NS_PER_S
@@ -684,6 +692,8 @@ def _burst(docket: Docket, since_ns: int) -> str:
         if 0 <= since_ns - end <= _AFTERGLOW_NS
     ]
     if ended:
-        ago_ns, tenant = min(ended)
-        return f"{ago_ns / _NS_PER_S:.1f} s after a burst of {tenant}"
+        ago_ns = min(ended)[0]
+        # a surge that several tenants share ends for all of them at once
+        whose = sorted({tenant for other_ns, tenant in ended if other_ns - ago_ns < _NS_PER_S})
+        return f"{ago_ns / _NS_PER_S:.1f} s after a burst of {' and '.join(whose)}"
     return "outside any burst"

@@ -123,7 +123,7 @@ class Reading:
 
     ``value`` is in the unit of its metric; None if it cannot be known. ``missing`` says why the value may be
     too low, or is None: such a reading can break a promise but never keep it. ``at_ns`` is the monotonic time
-    of the worst sample, ``total_bytes`` the GPU's memory, ``swept`` how many samples were read.
+    of the worst sample, None where the value is no single one's, ``total_bytes`` the GPU's memory, ``swept`` how many samples were read.
     """
 
     run: int

@@ -106,13 +106,20 @@ def _used(sample: MemorySample) -> int:
     return sample.used_bytes
 
 
-def _reading(watch: _Watch, value: float | None, missing: str | None, at: MemorySample) -> Reading:
+def _reading(
+    watch: _Watch,
+    value: float | None,
+    missing: str | None,
+    at: MemorySample,
+    *,
+    moment: bool = True,
+) -> Reading:
     return Reading(
         run=watch.span.run,
         node=watch.node,
         gpu=watch.gpu,
         value=value,
-        at_ns=(at.before_ns + at.after_ns) // 2,
+        at_ns=(at.before_ns + at.after_ns) // 2 if moment else None,
         total_bytes=at.total_bytes if _is_known(at.total_bytes) else None,
         swept=len(watch.samples),
         missing=missing,
@@ -188,7 +195,9 @@ def _steady(evidence: Evidence) -> tuple[Reading, ...]:
             readings.append(_blind(watch))
             continue
         steady, why = _steady_of(evidence, watch)
-        readings.append(_reading(watch, steady, why or watch.missing, watch.samples[0]))
+        # a median has no moment of its own
+        missing = why or watch.missing
+        readings.append(_reading(watch, steady, missing, watch.samples[0], moment=False))
     return tuple(readings)
 
 

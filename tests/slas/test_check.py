@@ -1000,6 +1000,44 @@ def test_the_moment_of_a_peak(second: int, said: str) -> None:
     assert said in one.because
 
 
+def test_a_peak_after_a_shared_surge_names_every_tenant_of_it() -> None:
+    surge = (WARMUP_NS + 6 * S, WARMUP_NS + 8 * S)
+    run = evidence(
+        rows(spread(400, 0)),
+        memory=tuple(memory({9: 70 * GIB})),
+        bursts={"chat": (surge,), "code": (surge,), "batch": ((WARMUP_NS, WARMUP_NS + 2 * S),)},
+    )
+    assert "1.0 s after a burst of chat and code;" in ruled("vram.peak <= 85%", run).because
+
+
+def test_the_steady_state_has_no_moment_of_its_own() -> None:
+    run = evidence(rows(spread(400, 0)), memory=tuple(memory()))
+    one = ruled("vram.steady{gpu=*} <= 50GiB", run)
+    assert one.because.startswith(
+        "vram.steady on GPU 0 of node-a is 40.0 GiB (50.0 % of the GPU) at the end of the warm-up; the limit"
+    )
+    samples = tuple(s for number in (1, 2) for s in memory(run=number))
+    requests = [*rows(spread(400, 0)), *rows(spread(400, 0), run=2)]
+    two = evidence(requests, runs=2, memory=samples)
+    assert "at the end of the warm-up in run 1;" in ruled("vram.steady <= 30GiB", two).because
+
+
+@pytest.mark.parametrize(
+    ("selector", "said"),
+    [
+        ("{gpu=*}", "vram.peak of GPU 0 on node-a: 2 ticks"),
+        ("{gpu=0}", "vram.peak of GPU 0: 2 ticks"),
+        ("", "vram.peak: 2 ticks"),
+    ],
+)
+def test_a_place_is_named_once(selector: str, said: str) -> None:
+    holed = [s for s in memory() if not 12 * S <= s.before_ns - start_of(1) < 14 * S]
+    one = ruled(f"vram.peak{selector} <= 85%", evidence(rows([MS]), memory=tuple(holed)))
+    assert one.because.startswith(said)
+    assert one.because.count("node-a") == 1
+    assert one.because.count("GPU 0") == 1
+
+
 @pytest.mark.parametrize(
     ("text", "ruling"),
     [

@@ -67,6 +67,13 @@ def test_baselines() -> None:
     both = parse("ttft.p99 <= baseline + 10% or + 5ms").limit
     assert both.beside(10_000_000, upper=True) == 15_000_000
     assert both.beside(100_000_000, upper=True) == pytest.approx(110_000_000)
+    points = parse("error_rate <= baseline + 10% or + 0.1pp").limit
+    assert points.beside(0.0, True) == pytest.approx(0.001)
+    assert points.beside(0.5, True) == pytest.approx(0.55)
+    assert parse("error_rate <= baseline + 1 pp").limit.margins == (
+        Margin(relative=False, amount=0.01),
+    )
+    assert parse("kv.peak >= baseline - 2.5pp").limit.beside(0.5, False) == pytest.approx(0.475)
     floor = parse("throughput.requests >= baseline - 5% or - 1/s").limit
     assert floor.beside(100.0, upper=False) == pytest.approx(95.0)
     assert floor.beside(10.0, upper=False) == pytest.approx(9.0)
@@ -116,6 +123,10 @@ def test_baselines() -> None:
         ("goodput(ttft <= 1s) >= baseline - 1%", 23, "does not hold goodput", "fixed limit"),
         ("error_rate(ttft <= 1s) <= 1%", 10, "takes no bounds", "parentheses"),
         ("ttft.p99 <= baseline", 20, "expected '+' or '-'", "baseline + 10%"),
+        ("ttft.p99 <= baseline + 1pp", 23, "no percentage points", "such as 10%"),
+        ("vram.peak <= baseline + 1pp", 24, "no percentage points", "76GiB"),
+        ("error_rate <= baseline + 100pp", 25, "less than 100 points", "fewer"),
+        ("error_rate <= 1pp", 14, "", "%"),
         ("ttft.p99 <= baseline + 10", 23, "no unit", "10ms"),
         ("ttft.p99 <= baseline - 100%", 23, "nothing is left", "less than"),
         ("ttft.p99 <= baseline + 10% or 5ms", 30, "expected '+' or '-'", "baseline + 10%"),

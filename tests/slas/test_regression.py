@@ -56,6 +56,26 @@ def test_point_comparison_with_the_margin(text: str, ttft_ns: int, ruling: Rulin
     assert verdict.checks[0].limit is not None
 
 
+@pytest.mark.parametrize(
+    ("text", "failed", "ruling"),
+    [
+        # a share of no errors is none
+        ("error_rate <= baseline + 10%", 1, Ruling.FAIL),
+        ("error_rate <= baseline + 1pp", 4, Ruling.PASS),
+        ("error_rate <= baseline + 1pp", 5, Ruling.FAIL),
+        ("error_rate <= baseline + 10% or + 1pp", 4, Ruling.PASS),
+        ("error_rate <= baseline + 1pp or + 10%", 5, Ruling.FAIL),
+        ("error_rate <= baseline + 0.25pp", 1, Ruling.PASS),
+    ],
+)
+def test_percentage_points_beside_a_share_that_may_be_nothing(
+    text: str, failed: int, ruling: Ruling
+) -> None:
+    run = evidence(rows([None] * failed + [100 * MS] * (400 - failed)))
+    verdict = rule(sla(text), run, PAST)
+    assert verdict.ruling is ruling, verdict.checks[0].because
+
+
 def test_a_regression_of_memory_or_throughput_fails() -> None:
     more = evidence(rows([100 * MS] * 400), memory=tuple(memory({3: 45 * GIB})))
     assert rule(sla("vram.peak <= baseline + 10%"), more, PAST).ruling is Ruling.FAIL
