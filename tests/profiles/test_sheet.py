@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from profiles.sheet import (
-    DEEPEST,
-    LARGEST_SHEET_BYTES,
     Duration,
     FieldPath,
     Money,
@@ -31,6 +29,7 @@ from profiles.sheet import (
     nearest,
     read,
 )
+from profiles.tree import DEEPEST, LARGEST_SHEET_BYTES
 
 
 class Colour(StrEnum):
