@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from launchers.engine import LaunchError
 from launchers.sim.command import sim
@@ -32,7 +32,15 @@ from tailgate.host import versions
 from tailgate.launch import launch_only
 from tailgate.plan import plan_json, plan_rows, show_plan
 from tailgate.run import Interrupted, Request
+from tailgate.terminal import terminal, unplug, with_streams
 
+# what a host says when it has run out of something: our run cannot go on, and the engine has no part in it
+EXHAUSTED = frozenset(
+    {
+        *(errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE),
+        *(errno.ENOMEM, errno.EAGAIN, errno.EIO),
+    }
+)
 SHEETS: dict[str, Any] = {"profile": ProfileSheet, "sla": SlaSheet, "engine": EngineSheet}
 ROOMS: dict[Room, str] = {"profiles": "profile", "slas": "sla", "launchers": "engine"}
 
@@ -51,16 +59,6 @@ class Example(click.Command):
                 formatter.write(
                     f"{'':>{formatter.current_indent}}{line}\n"
                 )  # never wrapped: to be copied
-
-
-def console(*, stderr: bool = False) -> Console:
-    """Return the terminal, or 100 plain columns where there is none."""
-    stream = sys.stderr if stderr else sys.stdout
-    return Console(
-        stderr=stderr,
-        width=None if stream.isatty() else 100,
-        no_color=bool(os.environ.get("NO_COLOR")) or None,
-    )
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -101,7 +99,7 @@ def example(text: str) -> Callable[[Callable[..., Any]], click.Command]:
 @click.option("--baseline", metavar="B", help="Run directory or pin to compare with.")
 @click.option("--quick", is_flag=True, help="One run, point evidence, a short profile.")
 @click.option("--strict", is_flag=True, help="A broken should is as bad as a broken must.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="The run's directory.")
+@click.option("--out", metavar="DIR", help="The run's directory: a new or empty one.")
 @click.option(
     "--generators",
     type=click.IntRange(1, 64),
@@ -125,7 +123,7 @@ def run(
     baseline: str | None,
     quick: bool,
     strict: bool,
-    out: Path | None,
+    out: str | None,
     generators: int,
     dcgm: str | None,
     api_key_env: str | None,
@@ -143,6 +141,8 @@ def run(
         raise click.UsageError("--model goes with --url; an engine sheet names its own model")
     if quick and runs is not None and runs > 1:
         raise click.UsageError("--quick is one run; leave out --runs, or --quick")
+    if out == "":
+        raise click.UsageError("--out is empty; name a new or empty directory, or leave it out")
     if api_key_env is not None and not os.environ.get(api_key_env):
         raise click.UsageError(
             f"--api-key-env names {api_key_env}, and that variable is not set or empty"
@@ -160,7 +160,7 @@ def run(
             baseline=baseline,
             quick=quick,
             strict=strict,
-            out=out,
+            out=None if out is None else Path(out),
             generators=generators,
             dcgm_url=dcgm,
             api_key_env=api_key_env,
@@ -171,7 +171,7 @@ def run(
 
 
 def _run(request: Request) -> int:
-    return runs.run(request, console())
+    return runs.run(request, terminal())
 
 
 @example("tailgate check runs/2026-11-30T17-41-05Z-7f3a --sla interactive")
@@ -189,7 +189,7 @@ def check(run_dir: Path, sla: str | None, baseline: str | None, strict: bool, as
     if as_json:
         click.echo((ruled.run_dir.path / "verdict.json").read_text(), nl=False)
     else:
-        ruled.show(console())
+        ruled.show(terminal())
     return ruled.exit_code
 
 
@@ -239,7 +239,7 @@ def schedule(profile: str, seed: int | None, load: int, as_json: bool, rows: Pat
     if as_json:
         click.echo(json.dumps(plan_json(played, used_seed, load, summary), indent=2))
     elif rows is None:
-        show_plan(console(), played, used_seed, load, summary)
+        show_plan(terminal(), played, used_seed, load, summary)
     return Exit.PASS
 
 
@@ -305,7 +305,7 @@ def list_pins() -> int:
 @click.argument("name", metavar="NAME")
 def show(name: str) -> int:
     """Show what a pin is of and what it measured."""
-    show_pin(console(), name)
+    show_pin(terminal(), name)
     return Exit.PASS
 
 
@@ -320,17 +320,23 @@ def launch(engine: str, dry_run: bool) -> int:
 
     It is proved ready and stopped on Ctrl-C; --dry-run only prints the command.
     """
-    return launch_only(console(), engine, dry_run=dry_run)
+    return launch_only(terminal(), engine, dry_run=dry_run)
 
 
 def main() -> None:
     """Run the command line and exit with DESIGN 5's code; nothing else calls sys.exit."""
-    sys.exit(answer(sys.argv[1:]))
+    sys.exit(with_streams(lambda: answer(sys.argv[1:])))
 
 
 def answer(argv: list[str]) -> int:
     """Return the exit code of one command line; every fault becomes one clear message."""
-    err = console(stderr=True)
+    err = terminal(stderr=True)
+    for word in argv:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            click.echo(f"tailgate: {os.fsencode(word)!r} is not UTF-8; write it in UTF-8", err=True)
+            return Exit.USAGE
     try:
         return int(tailgate.main(argv, prog_name="tailgate", standalone_mode=False) or 0)
     except SheetError as error:
@@ -353,8 +359,11 @@ def answer(argv: list[str]) -> int:
     except Interrupted as stop:
         return stop.exit
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        unplug(sys.stdout)
         return Exit.PASS
+    except OSError as fault:
+        click.echo(f"tailgate: {fault}", err=True)
+        return Exit.INVALID if fault.errno in EXHAUSTED else Exit.USAGE
     except Exception:  # noqa: BLE001  # the outermost door: a bug is told as one, with its exit code
         err.print(traceback.format_exc(), markup=False, highlight=False)
         click.echo(

@@ -263,7 +263,7 @@ def run(request: Request, console: Console) -> int:
     try:
         with Interruption() as interruption:
             try:
-                traffic = _traffic(request, run_dir, ledger.manifest.run_id)
+                traffic = _traffic(request, run_dir, run_id)
                 _perform(sheets, request, run_dir, ledger, traffic, interruption, console, baseline)
             except Interrupted as stop:
                 ledger.change(cut=f"interrupted by {stop}")
@@ -277,14 +277,17 @@ def run(request: Request, console: Console) -> int:
                 raise
             except TrafficError as lost:
                 ledger.invalid(str(lost))
-            if forced is None:
-                forced = interruption.exit
-        run_dir.seal()
-        ruled = rule_on(
-            run_dir, sla=sheets.sla, baseline=baseline, strict=request.strict, forced=forced
-        )
-        ruled.show(console)
-        code = ruled.exit_code
+            except OSError as fault:
+                ledger.invalid(f"this host could not go on: {fault}")
+            # what was measured is written up, whoever is impatient: it takes a second or two
+            with interruption.noted():
+                forced = forced or interruption.exit
+                run_dir.seal()
+                ruled = rule_on(
+                    run_dir, sla=sheets.sla, baseline=baseline, strict=request.strict, forced=forced
+                )
+                ruled.show(console)
+                code = int(interruption.exit or ruled.exit_code)
     finally:
         if traffic is not None:
             traffic.quit(code)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import http.server
+import json
 import os
 import resource
+import shlex
 import signal
 import socket
 import subprocess
@@ -281,6 +283,41 @@ def test_a_full_disk_makes_the_run_invalid(table: Table) -> None:
     assert "written" in ended.said
     assert "Traceback" not in ended.said
     assert survivors(ended.run) == []
+
+
+def test_a_pipe_that_breaks_costs_the_words_and_not_the_run(table: Table) -> None:
+    command = shlex.join(table.argv())
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command} | head -1"],
+        cwd=table.folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    run = table.folder / "run"
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"run directory {run}"]
+    assert json.loads((run / "verdict.json").read_text())["ruling"] == "PASS"
+
+
+def test_a_host_without_descriptors_is_our_fault(table: Table) -> None:
+    ended = table.end(
+        subprocess.Popen(
+            table.argv(),
+            cwd=table.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12)),
+        )
+    )
+
+    assert ended.code == 4, ended.said
+    assert "Too many open files" in ended.said
+    assert "Traceback" not in ended.said
 
 
 def test_an_unreachable_url_is_exit_3(table: Table) -> None:
