@@ -14,12 +14,25 @@ from slas.regression import Baseline
 from slas.ruling import Verdict
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuledBy:
+    """The SLA that the rulings of a report rest on, which need not be the one that the run was started with.
+
+    ``sla`` is its path, ``sha256`` that of its bytes. ``again`` is when a stored run was ruled on again (ISO 8601,
+    UTC); None for the ruling at the end of the run itself.
+    """
+
+    sla: str
+    sha256: str
+    again: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Report:
     """Everything that a writer may say about one run.
 
     ``histograms`` hold the distributions of all latencies; ``baseline`` is the run that this one was compared
-    with, if any.
+    with, if any; ``ruled_by`` is None where nobody said which sheet it was ruled by.
     """
 
     verdict: Verdict
@@ -30,11 +43,16 @@ class Report:
     exit_code: int
     histograms: Mapping[HistogramKey, Histogram] = field(default_factory=dict)
     baseline: Baseline | None = None
+    ruled_by: RuledBy | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writer:
-    """One derived file of a run: its name in the run directory and what turns a report into its bytes."""
+    """One derived file of a run: its name in the run directory and what turns a report into its bytes.
+
+    ``render`` is a pure function of the report. Of a simulated run it must say the word "simulated" wherever its
+    format has room for a word, so that nobody takes its numbers for those of a real engine.
+    """
 
     file: str
     render: Callable[[Report], bytes]

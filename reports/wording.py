@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import PurePath
 
 from profiles.units import format_bytes, format_duration, format_rate, format_share
 from reports.report import Report
-from slas.expression import ExpressionError, parse
-from slas.ruling import CheckRuling, Ruling, Verdict
+from slas.expression import Expression, ExpressionError, parse
+from slas.quantity import Gauge
+from slas.ruling import CheckRuling, Health, Ruling, Verdict
 
 RULING_ORDER = (
     Ruling.INVALID,
@@ -16,14 +18,16 @@ RULING_ORDER = (
     Ruling.SKIPPED,
     Ruling.PASS,
 )
-MEANING = {
-    Ruling.PASS: "every promise held",
-    Ruling.FAIL: "a promise was broken",
-    Ruling.INCONCLUSIVE: "not enough evidence to rule",
-    Ruling.SKIPPED: "nothing could be ruled on",
-    Ruling.INVALID: "the measurement does not count: the fault is on our side, not the engine's",
-}
 SIMULATED = "simulated: this engine is tailgate's built-in simulation, not a real one"
+QUICK = (
+    "quick: one run over a prefix of the profile, for looking around; run without --quick for a ruling"
+    " that counts"
+)
+INTERRUPTED = "INTERRUPTED"
+INTERRUPTIONS = (130, 143)
+"""Exit codes of a run that was told to stop: by Ctrl-C, and by SIGTERM."""
+# how the court words a way out that loosens the promise, and is no advice to anybody
+_LOOSER = "it would pass with a limit of "
 
 
 def quantity(unit: str, amount: float | None) -> str:
@@ -56,14 +60,20 @@ def spread_s(**statistics: float | None) -> str:
     return ", ".join(f"{name} {quantity('s', time_s)}" for name, time_s in statistics.items())
 
 
+def expression_of(check: CheckRuling) -> Expression | None:
+    """Return the promise in a check; None if this tailgate cannot read it, as of a plug-in that is gone."""
+    try:
+        return parse(check.expr)
+    except ExpressionError:
+        return None
+
+
 def unit_of(check: CheckRuling) -> str:
     """Return the base unit of a check: of what was measured, else of its metric; ``1`` if neither is known."""
     if check.measured is not None:
         return check.measured.unit
-    try:
-        return parse(check.expr).metric.unit
-    except ExpressionError:
-        return "1"
+    expression = expression_of(check)
+    return "1" if expression is None else expression.metric.unit
 
 
 def value(check: CheckRuling) -> str:
@@ -119,12 +129,46 @@ def whom(check: CheckRuling) -> str:
 
 
 def counts(check: CheckRuling) -> str:
-    """Return on how much a ruling rests: samples, and runs if there were several."""
+    """Return on how much a ruling rests: requests, or samples of a gauge; and runs if there were several."""
     if check.measured is None:
-        return "no samples"
-    found = check.measured
-    said = f"{found.samples:,} samples"
+        return "not measured"
+    found, expression = check.measured, expression_of(check)
+    gauge = expression is None or isinstance(expression.metric, Gauge)
+    what = "sample" if gauge else "request"
+    said = f"{found.samples:,} {what}{'' if found.samples == 1 else 's'}"
     return said if found.runs <= 1 else f"{said} in {found.runs} runs"
+
+
+def facts(check: CheckRuling) -> str:
+    """Return what was measured, the limit, and on how much that rests, in one line."""
+    if check.measured is None:
+        return counts(check) if check.limit is None else f"{counts(check)}, limit {limit(check)}"
+    said = f"measured {measured(check)}, limit {limit(check)}"
+    if used_share(check) is not None:
+        said += f", {used(check)} of it"
+    return f"{said}, {counts(check)}"
+
+
+def why(check: CheckRuling, verdict: Verdict) -> str | None:
+    """Return why a check was ruled so; None where that is only that the run was cut, which its headline says."""
+    cut = verdict.cut
+    if cut is not None and check.ruling is Ruling.INCONCLUSIVE and cut in check.because:
+        return None
+    return check.because
+
+
+def way_out(check: CheckRuling, verdict: Verdict) -> tuple[str, str] | None:
+    """Return what may be done about a ruling, as a label and its words; None if there is nothing to say."""
+    if check.mend is None or why(check, verdict) is None:
+        return None
+    if check.mend.startswith(_LOOSER):
+        return "would pass at", check.mend.removeprefix(_LOOSER)
+    return "mend:", check.mend
+
+
+def cause_label(health: Health) -> str:
+    """Return what to call the causes of a health: there is nothing to cause in an instrument that is fit."""
+    return "note" if health.fit else "cause"
 
 
 def by_weight(checks: Sequence[CheckRuling]) -> list[CheckRuling]:
@@ -134,21 +178,126 @@ def by_weight(checks: Sequence[CheckRuling]) -> list[CheckRuling]:
     )
 
 
+def interrupted(report: Report) -> bool:
+    """Return whether somebody stopped the run before anything was certain."""
+    uncertain = report.verdict.ruling in (Ruling.INVALID, Ruling.INCONCLUSIVE)
+    return uncertain and report.exit_code in INTERRUPTIONS
+
+
+def word(report: Report) -> str:
+    """Return the word that a report opens with: the ruling, or INTERRUPTED where somebody kept it from one."""
+    return INTERRUPTED if interrupted(report) else report.verdict.ruling
+
+
 def headline(report: Report) -> str:
-    """Return the run's ruling in one sentence: what it means, why, and the exit code."""
-    return f"{MEANING[report.verdict.ruling]} (exit {report.exit_code})"
+    """Return the run's ruling in one sentence: what it means, the first reason for it, and the exit code."""
+    said, _ = _headline(report)
+    return f"{printable(said)} (exit {report.exit_code})"
 
 
-def reasons(verdict: Verdict) -> list[str]:
+def reasons(report: Report) -> list[str]:
+    """Return why the run as a whole was ruled so, apart from its checks and from what its headline says."""
+    _, said = _headline(report)
+    return [ground for ground in grounds(report.verdict) if ground != said]
+
+
+def grounds(verdict: Verdict) -> list[str]:
     """Return why the run as a whole was ruled so, apart from its checks; most decisive first."""
-    said = [f"the instrument was not fit: {reason}" for reason in verdict.health.reasons]
+    said = [_unfit(reason) for reason in verdict.health.reasons]
     if verdict.engine_fault is not None:
-        said.append(f"the engine failed: {verdict.engine_fault}")
+        said.append(_failed(verdict.engine_fault))
     if verdict.aborted is not None:
         said.append(f"aborted: {verdict.aborted}")
     if verdict.cut is not None:
-        said.append(f"the run was cut: {verdict.cut}")
+        said.append(_cut(verdict.cut))
     return said
+
+
+def _unfit(reason: str) -> str:
+    return f"the instrument was not fit: {reason}"
+
+
+def _failed(fault: str) -> str:
+    return f"the engine failed: {fault}"
+
+
+def _cut(cut: str) -> str:
+    return f"the run was cut: {cut}"
+
+
+def _headline(report: Report) -> tuple[str, str | None]:
+    """Return the sentence, and the ground that it holds already."""
+    verdict = report.verdict
+    if interrupted(report):
+        cut = verdict.cut or "the run was stopped"
+        return f"{cut.removeprefix('interrupted ')}, before anything was certain", _cut(cut)
+    match verdict.ruling:
+        case Ruling.FAIL if verdict.engine_fault is not None:
+            return _failed(verdict.engine_fault), _failed(verdict.engine_fault)
+        case Ruling.FAIL:
+            return f"a promise was broken{_first(verdict, ': ')}", None
+        case Ruling.INCONCLUSIVE:
+            return f"not enough evidence to rule{_first(verdict, ' on ')}", None
+        case Ruling.INVALID if verdict.health.reasons:
+            reason = verdict.health.reasons[0]
+            fault = "the measurement does not count, by our fault and not the engine's"
+            return f"{fault}: {reason}", _unfit(reason)
+        case Ruling.INVALID:
+            ended = next(iter(grounds(verdict)), None)
+            why_ended = "" if ended is None else f": {ended}"
+            return f"the run ended before anything was certain{why_ended}", ended
+        case Ruling.SKIPPED:
+            return "nothing could be ruled on", None
+        case Ruling.PASS:
+            rest = [check for check in verdict.checks if check.ruling is not Ruling.PASS]
+            return f"no must is broken; {tally(rest)}" if rest else "every promise held", None
+
+
+def _first(verdict: Verdict, joint: str) -> str:
+    """Return the first check that decided the verdict, and how many others did; nothing if none did."""
+    deciding = [
+        check
+        for check in by_weight(verdict.checks)
+        if check.ruling is verdict.ruling and (check.level == "must" or verdict.strict)
+    ]
+    if not deciding:
+        return ""
+    first = deciding[0]
+    said = f"{joint}{first.expr}"
+    if "=*" in first.expr:
+        said += f" for {whom(first)}"
+    if first.measured is not None:
+        said += f", measured {value(first)}"
+    return said if len(deciding) == 1 else f"{said}, and {len(deciding) - 1} more"
+
+
+def marks(report: Report) -> list[str]:
+    """Return what keeps a ruling from being one of this run, whole, on a real engine: said above all else."""
+    said = []
+    if report.manifest.simulated:
+        said.append(SIMULATED)
+    if report.manifest.quick:
+        said.append(QUICK)
+    ruled_by = report.ruled_by
+    if ruled_by is not None and ruled_by.again is not None:
+        said.append(f"ruled again on {sla_name(report)}, sha256 {ruled_by.sha256}")
+    return said
+
+
+def is_own_sla(report: Report) -> bool:
+    """Return whether the rulings rest on the SLA that the run was started with, as far as anybody said."""
+    ruled_by = report.ruled_by
+    return ruled_by is None or ruled_by.sha256 == report.manifest.sheets_sha256.get("sla")
+
+
+def sla_name(report: Report) -> str:
+    """Return what to call the SLA that was ruled by: its file, or that it is the run's own."""
+    ruled_by = report.ruled_by
+    return (
+        "the run's own SLA"
+        if ruled_by is None or is_own_sla(report)
+        else PurePath(ruled_by.sla).name
+    )
 
 
 def warnings(report: Report) -> list[str]:

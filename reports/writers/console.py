@@ -11,13 +11,13 @@ from rich.text import Text
 
 from reports.report import Report
 from reports.wording import (
-    SIMULATED,
     bounds,
     by_weight,
-    counts,
+    cause_label,
+    facts,
     headline,
     limit,
-    measured,
+    marks,
     printable,
     quantity,
     reasons,
@@ -25,9 +25,12 @@ from reports.wording import (
     used,
     value,
     warnings,
+    way_out,
     whom,
+    why,
+    word,
 )
-from slas.ruling import CheckRuling, Ruling
+from slas.ruling import CheckRuling, Ruling, Verdict
 
 COLOUR = {
     Ruling.PASS: "green",
@@ -52,33 +55,29 @@ def render(report: Report, console: Console) -> None:
 def plain(report: Report) -> list[str]:
     """Return the verdict as lines for a log: greppable, one check a line, details indented below it."""
     verdict = report.verdict
-    lines = [f"{verdict.ruling}: {headline(report)}"]
-    if report.manifest.simulated:
-        lines.append(f"  {SIMULATED}")
-    lines += [f"  {printable(reason)}" for reason in reasons(verdict)]
+    lines = [f"{word(report)}: {headline(report)}"]
+    lines += [f"  {printable(said)}" for said in (*marks(report), *reasons(report))]
     for check in by_weight(verdict.checks):
         lines.append(
             f"{check.ruling:<12} {check.level:<6} {printable(check.expr)}  ({printable(whom(check))})"
-            f"  measured {measured(check)}, limit {limit(check)}, {used(check)} of it, {counts(check)}"
+            f"  {facts(check)}"
         )
-        if check.ruling is not Ruling.PASS:
-            lines.append(f"             {printable(check.because)}")
-            if check.mend is not None:
-                lines.append(f"             mend: {printable(check.mend)}")
+        lines += [f"             {line}" for line in _details(check, verdict)]
     return lines + [f"{name}: {printable(said)}" for name, said in _footer(report)]
 
 
 def _page(report: Report) -> RenderableType:
     verdict = report.verdict
     colour = COLOUR[verdict.ruling]
-    top = [Text.assemble((f" {verdict.ruling} ", f"{colour} reverse"), f"  {headline(report)}")]
-    if report.manifest.simulated:
-        top.append(Text(SIMULATED, style="dim"))
-    top += [Text(printable(reason), style=colour) for reason in reasons(verdict)]
+    top = [Text.assemble((f" {word(report)} ", f"{colour} reverse"), f"  {headline(report)}")]
+    top += [Text(printable(mark), style="dim") for mark in marks(report)]
+    top += [Text(printable(reason), style=colour) for reason in reasons(report)]
     parts: list[RenderableType] = [Panel(Group(*top), border_style=colour, expand=False)]
     if verdict.checks:
         parts.append(_checks(by_weight(verdict.checks)))
-    parts += [_why(check) for check in by_weight(verdict.checks) if check.ruling is not Ruling.PASS]
+    parts += [
+        _why(check, verdict) for check in by_weight(verdict.checks) if _details(check, verdict)
+    ]
     notes = Table.grid(padding=(0, 2))
     notes.add_column(style="dim")
     notes.add_column()
@@ -109,15 +108,25 @@ def _checks(checks: Sequence[CheckRuling]) -> Table:
     return table
 
 
-def _why(check: CheckRuling) -> RenderableType:
+def _details(check: CheckRuling, verdict: Verdict) -> list[str]:
+    """Return why a check did not pass and what may be done about it; nothing where there is nothing to add."""
+    because = why(check, verdict)
+    if check.ruling is Ruling.PASS or because is None:
+        return []
+    mend = way_out(check, verdict)
+    return [printable(said) for said in (because, *(() if mend is None else (" ".join(mend),)))]
+
+
+def _why(check: CheckRuling, verdict: Verdict) -> RenderableType:
+    because, *mend = _details(check, verdict)
     lines = Text.assemble(
         "\n",
         (check.ruling, COLOUR[check.ruling]),
         f"  {printable(check.expr)} ({printable(whom(check))})",
-        f"\n{printable(check.because)}",
+        f"\n{because}",
     )
-    if check.mend is not None:
-        lines.append(f"\nmend: {printable(check.mend)}", style="italic")
+    for line in mend:
+        lines.append(f"\n{line}", style="italic")
     return lines
 
 
@@ -133,7 +142,7 @@ def _footer(report: Report) -> list[tuple[str, str]]:
             f"{fit}; lateness p99 {lateness}, loop lag p99 {lag}, unsent {health.unsent}",
         ),
     ]
-    lines += [("cause", cause) for cause in health.causes if not health.fit]
+    lines += [(cause_label(health), cause) for cause in health.causes]
     if health.mend is not None and not health.fit:
         lines.append(("mend", health.mend))
     lines += [("warning", warning) for warning in warnings(report)]

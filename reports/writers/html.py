@@ -29,13 +29,20 @@ COLUMNS = (
     ("output tokens", "throughput.output_tokens", "mean"),
 )
 SPIKE_NS = 100_000_000
+NOT_RULED_BY = "; the run's own, which this report was not ruled by"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckLine:
-    """A check as the page shows it. ``bar_percent`` is the length of its bar, None where there is no share."""
+    """A check as the page shows it.
+
+    ``because`` is None where the row says it all, ``mend`` a label and its words, ``bar_percent`` the length of the
+    bar; None where there is no share.
+    """
 
     check: CheckRuling
+    because: str | None
+    mend: tuple[str, str] | None
     whom: str
     measured: str
     bounds: str | None
@@ -83,17 +90,18 @@ def render(report: Report) -> bytes:
             verdict=verdict,
             manifest=report.manifest,
             exit_code=report.exit_code,
-            simulated=wording.SIMULATED if report.manifest.simulated else None,
+            word=wording.word(report),
+            marks=wording.marks(report),
             headline=wording.headline(report),
-            reasons=wording.reasons(verdict),
+            reasons=wording.reasons(report),
             tally=wording.tally(verdict.checks),
             broken=[
-                _check_line(check)
+                _check_line(check, wording.why(check, verdict), wording.way_out(check, verdict))
                 for check in wording.by_weight(verdict.checks)
                 if check.ruling is not Ruling.PASS
             ],
             kept=[
-                _check_line(check)
+                _check_line(check, None, None)
                 for check in wording.by_weight(verdict.checks)
                 if check.ruling is Ruling.PASS
             ],
@@ -110,10 +118,12 @@ def render(report: Report) -> bytes:
     return page.encode("utf-8", "replace")
 
 
-def _check_line(check: CheckRuling) -> CheckLine:
+def _check_line(check: CheckRuling, because: str | None, mend: tuple[str, str] | None) -> CheckLine:
     share = wording.used_share(check)
     return CheckLine(
         check=check,
+        because=because,
+        mend=mend,
         whom=wording.whom(check),
         measured=wording.value(check),
         bounds=wording.bounds(check),
@@ -247,6 +257,7 @@ def _how(report: Report) -> list[tuple[str, list[tuple[str, str]]]]:
         for gpu in manifest.gpus
     ]
     return [
+        ("Ruling", _ruled_by(report)),
         (
             "Traffic",
             [
@@ -255,7 +266,11 @@ def _how(report: Report) -> list[tuple[str, list[tuple[str, str]]]]:
                 ("warm-up", format_duration(manifest.plan.warmup_ns)),
                 ("window", format_duration(manifest.plan.duration_ns)),
                 *(
-                    (f"sheet {name}", f"sha256 {sha}")
+                    (
+                        f"sheet {name}",
+                        f"sha256 {sha}"
+                        + ("" if name != "sla" or wording.is_own_sla(report) else NOT_RULED_BY),
+                    )
                     for name, sha in manifest.sheets_sha256.items()
                 ),
             ],
@@ -265,7 +280,7 @@ def _how(report: Report) -> list[tuple[str, list[tuple[str, str]]]]:
             [
                 ("fit", "yes" if health.fit else "no"),
                 *(("reason", reason) for reason in health.reasons),
-                *(("cause", cause) for cause in health.causes),
+                *((wording.cause_label(health), cause) for cause in health.causes),
                 *(() if health.mend is None else (("mend", health.mend),)),
                 (
                     "lateness",
@@ -303,12 +318,29 @@ def _how(report: Report) -> list[tuple[str, list[tuple[str, str]]]]:
                 ("state", manifest.state),
                 ("started", manifest.started),
                 ("ended", manifest.ended or "-"),
-                ("command", " ".join(manifest.argv)),
+                ("command of the run", " ".join(manifest.argv)),
                 *hosts,
                 *((name, version) for name, version in sorted(manifest.versions.items())),
             ],
         ),
     ]
+
+
+def _ruled_by(report: Report) -> list[tuple[str, str]]:
+    """Return which SLA the rulings rest on, and how."""
+    said = [("evidence", report.verdict.evidence)]
+    if report.verdict.strict:
+        said.append(("strict", "a broken should breaks the run"))
+    if report.baseline is not None:
+        said.append(("baseline", report.baseline.name))
+    if report.ruled_by is not None:
+        again = report.ruled_by.again
+        said += [
+            ("SLA", report.ruled_by.sla),
+            ("SLA sha256", report.ruled_by.sha256),
+            ("ruled", "at the end of the run" if again is None else f"again, {again}"),
+        ]
+    return said
 
 
 def _sampling(report: Report) -> str:

@@ -13,12 +13,12 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from reports.report import Report, Writer
 from reports.wording import (
     SIMULATED,
-    counts,
+    facts,
+    grounds,
     headline,
-    limit,
-    measured,
-    reasons,
-    used,
+    interrupted,
+    way_out,
+    why,
 )
 from slas.ruling import CheckRuling, Ruling
 
@@ -46,8 +46,11 @@ def render(report: Report) -> bytes:
         },
     )
     properties = SubElement(suite, "properties")
+    ruled_by = report.ruled_by
     for name, value in (
         ("simulated", str(report.manifest.simulated).lower()),
+        ("quick", str(report.manifest.quick).lower()),
+        *(() if ruled_by is None else (("sla", ruled_by.sla), ("sla_sha256", ruled_by.sha256))),
         ("evidence", report.verdict.evidence),
         ("run_id", report.manifest.run_id),
         ("schedule_sha256", report.verdict.schedule_sha256),
@@ -71,9 +74,12 @@ def render(report: Report) -> bytes:
 def _run_cases(suite: Element, report: Report, sla: str) -> None:
     verdict = report.verdict
     fit = _case(suite, "the instrument was fit to measure", f"tailgate.{sla}.run", None)
-    if verdict.ruling is Ruling.INVALID or not verdict.health.fit:
-        said = "; ".join(reasons(verdict)) or headline(report)
-        _outcome(fit, "error", "Invalid", said, verdict.health.mend)
+    # of a run that ended early the third case speaks, but an INVALID run is never green
+    unexplained = verdict.cut is None and verdict.aborted is None
+    if not verdict.health.fit or (verdict.ruling is Ruling.INVALID and unexplained):
+        said = "; ".join(grounds(verdict)) or headline(report)
+        mend = verdict.health.mend
+        _outcome(fit, "error", "Invalid", said, None if mend is None else f"mend: {mend}")
     alive = _case(suite, "the engine stayed alive", f"tailgate.{sla}.run", None)
     if verdict.engine_fault is not None:
         _outcome(alive, "failure", "EngineFault", verdict.engine_fault, None)
@@ -100,27 +106,27 @@ def _check_case(
     if seen[classname, name] > 1:
         name += f" #{seen[classname, name]}"
     case = _case(suite, name, classname, check)
-    said = (
-        f"{check.because} (measured {measured(check)}, limit {limit(check)}, {used(check)} of it,"
-        f" {counts(check)})"
-    )
+    because, found = why(check, report.verdict), facts(check)
+    said = found if because is None else f"{because} ({found})"
+    mend = " ".join(way_out(check, report.verdict) or ()) or None
     strict = check.level == "must" or report.verdict.strict
     if report.verdict.ruling is Ruling.INVALID and check.ruling is not Ruling.FAIL:
-        _outcome(case, "skipped", None, f"not ruled, the run is INVALID: {said}", check.mend)
+        what = "was interrupted" if interrupted(report) else "is INVALID"
+        _outcome(case, "skipped", None, f"not ruled, the run {what}: {said}", mend)
         return
     match check.ruling:
         case Ruling.FAIL if strict:
-            _outcome(case, "failure", "SLAViolation", said, check.mend)
+            _outcome(case, "failure", "SLAViolation", said, mend)
         case Ruling.INCONCLUSIVE if strict and report.exit_code != 0:
-            _outcome(case, "error", "Inconclusive", said, check.mend)
+            _outcome(case, "error", "Inconclusive", said, mend)
         case Ruling.INVALID:
-            _outcome(case, "error", "Invalid", said, check.mend)
+            _outcome(case, "error", "Invalid", said, mend)
         case Ruling.SKIPPED:
-            _outcome(case, "skipped", None, said, check.mend)
+            _outcome(case, "skipped", None, said, mend)
         case Ruling.PASS:
             _say(case, report, said, None)
         case Ruling.FAIL | Ruling.INCONCLUSIVE:
-            _say(case, report, f"warning: {check.ruling}: {said}", check.mend)
+            _say(case, report, f"warning: {check.ruling}: {said}", mend)
 
 
 def _case(suite: Element, name: str, classname: str, check: CheckRuling | None) -> Element:
@@ -139,11 +145,11 @@ def _outcome(case: Element, tag: str, kind: str | None, said: str, mend: str | N
         attributes["type"] = kind
     element = SubElement(case, tag, attributes)
     if mend is not None:
-        element.text = _legal(f"mend: {mend}")
+        element.text = _legal(mend)
 
 
 def _say(case: Element, report: Report, said: str, mend: str | None) -> None:
-    lines = [said] if mend is None else [said, f"mend: {mend}"]
+    lines = [said] if mend is None else [said, mend]
     if report.manifest.simulated:
         lines.append(SIMULATED)
     SubElement(case, "system-out").text = _legal("\n".join(lines))

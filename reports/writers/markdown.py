@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 
 from reports.report import Report, Writer
 from reports.wording import (
-    SIMULATED,
     by_weight,
+    cause_label,
     counts,
     headline,
     limit,
+    marks,
     measured,
     printable,
     quantity,
@@ -19,7 +20,10 @@ from reports.wording import (
     tally,
     used,
     warnings,
+    way_out,
     whom,
+    why,
+    word,
 )
 from slas.measurement import Measurement
 from slas.ruling import Ruling
@@ -47,10 +51,10 @@ _SPECIAL = re.compile(r"([\\`*_\[\]|~#@])")
 def render(report: Report) -> bytes:
     """Return the summary in GitHub's Markdown; what a server or a sheet said is escaped."""
     verdict = report.verdict
-    lines = [f"## {MARK[verdict.ruling]} {verdict.ruling}: {text(headline(report))}", ""]
-    if report.manifest.simulated:
-        lines += [f"> **{text(SIMULATED)}**", ""]
-    lines += [f"- {text(reason)}" for reason in reasons(verdict)]
+    lines = [f"## {MARK[verdict.ruling]} {word(report)}: {text(headline(report))}", ""]
+    for mark in marks(report):
+        lines += [f"> **{text(mark)}**", ""]
+    lines += [f"- {text(reason)}" for reason in reasons(report)]
     lines += [
         f"- {text(_subject(report))}",
         f"- evidence: {text(verdict.evidence)}; checks: {text(tally(verdict.checks))}",
@@ -92,12 +96,16 @@ def _checks(report: Report) -> list[str]:
     ]
     head = ("ruling", "level", "promise", "for", "measured", "limit", "of limit", "evidence")
     lines = table(head, rows)
-    said = [
-        f"- {MARK[check.ruling]} {code(check.expr)} ({text(whom(check))}): {text(check.because)}"
-        + ("" if check.mend is None else f" **Mend:** {text(check.mend)}")
-        for check in by_weight(report.verdict.checks)
-        if check.ruling is not Ruling.PASS
-    ]
+    said = []
+    for check in by_weight(report.verdict.checks):
+        because = why(check, report.verdict)
+        if check.ruling is Ruling.PASS or because is None:
+            continue
+        line = f"- {MARK[check.ruling]} {code(check.expr)} ({text(whom(check))}): {text(because)}"
+        mend = way_out(check, report.verdict)
+        if mend is not None:
+            line += f" **{mend[0].capitalize()}** {text(mend[1])}"
+        said.append(line)
     return [*lines, *said, ""] if said else lines
 
 
@@ -158,8 +166,10 @@ def _notes(report: Report) -> list[str]:
     lines += table(("", ""), [(text(name), text(value)) for name, value in rows])
     if health.mend is not None:
         lines += [f"- mend: {text(health.mend)}"]
-    lines += [f"- {text(cause)}" for cause in health.causes]
+    lines += [f"- {cause_label(health)}: {text(cause)}" for cause in health.causes]
     lines += [f"- warning: {text(warning)}" for warning in warnings(report)]
+    if report.ruled_by is not None:
+        lines.append(f"- SLA {text(report.ruled_by.sla)}, sha256 `{report.ruled_by.sha256}`")
     lines += [f"- schedule sha256 `{report.verdict.schedule_sha256}`", "", "</details>", ""]
     return lines
 

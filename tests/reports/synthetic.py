@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from functools import cache
 
 from reports.manifest import (
@@ -254,6 +255,26 @@ def report_of(manifest: Manifest, evidence: Evidence, run_dir: RunDir) -> Report
     )
 
 
+def interrupted(report: Report) -> Report:
+    """Return the report as it would be had somebody stopped the run before anything was certain."""
+    cut = "interrupted by SIGINT 5.61 s after the start of run 1"
+    checks = tuple(
+        replace(
+            check,
+            ruling=Ruling.INCONCLUSIVE,
+            because=f"{check.expr} was not broken for certain when the run was cut ({cut})",
+            mend="run it to its end",
+        )
+        for check in report.verdict.checks
+    )
+    return replace(
+        report,
+        exit_code=130,
+        manifest=replace(report.manifest, state="cut", cut=cut),
+        verdict=replace(report.verdict, ruling=Ruling.INVALID, checks=checks, cut=cut),
+    )
+
+
 @cache
 def synthetic(
     *, runs: int = 1, tenants: int = 3, duration_s: int = 60, rate_hz: float = 6.0, seed: int = 7
@@ -397,7 +418,7 @@ def _manifest(evidence: Evidence, seed: int, rate_hz: float) -> Manifest:
         level_percent=100,
         quick=evidence.quick,
         schedule_sha256=evidence.subject.schedule_sha256,
-        sheets_sha256={"profile.yaml": "aa" * 32, "sla.yaml": "bb" * 32},
+        sheets_sha256={"profile": "aa" * 32, "sla": "bb" * 32},
         engine=EngineFacts(
             kind=evidence.subject.engine,
             name="sim-dynamic",

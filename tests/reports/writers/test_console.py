@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
-from reports.report import Report
+from reports.report import Report, RuledBy
 from reports.writers.console import plain, render
 from tests.reports.hostile import WORDS, with_words
+from tests.reports.synthetic import interrupted
 
 
 def printed(report: Report, *, terminal: bool, width: int = 100, colour: bool = True) -> str:
@@ -28,10 +30,12 @@ def test_log_gets_plain_lines_one_a_check(report: Report) -> None:
     text = printed(report, terminal=False)
     assert "\x1b" not in text
     lines = text.splitlines()
-    assert lines[0] == "FAIL: a promise was broken (exit 99)"
-    (line,) = [line for line in lines if "ttft.p99{tenant=chat} <= 300ms" in line]
+    assert lines[0] == (
+        "FAIL: a promise was broken: ttft.p99{tenant=chat} <= 300ms, measured 471 ms, and 1 more (exit 99)"
+    )
+    (line,) = [line for line in lines[1:] if "ttft.p99{tenant=chat} <= 300ms" in line]
     assert line.startswith("FAIL         must   ")
-    assert "measured 471 ms, limit 300 ms, 157 % of it, 2,104 samples" in line
+    assert "measured 471 ms, limit 300 ms, 157 % of it, 2,104 requests in 2 runs" in line
     assert "             mend: run with --runs 8" in lines
 
 
@@ -60,3 +64,42 @@ def test_hostile_words_steer_no_terminal_and_break_no_line(words: str, report: R
     text = printed(hostile, terminal=True, colour=False)
     assert "\x1b[31m" not in text
     assert "\x07" not in text
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_interruption_is_said_once_and_a_check_takes_a_line(terminal: bool, report: Report) -> None:
+    text = printed(interrupted(report), terminal=terminal, width=160, colour=False)
+    assert "INTERRUPTED" in text
+    assert text.count("SIGINT") == 1
+    for words in (
+        "INVALID",
+        "our side",
+        "our fault",
+        "run it to its end",
+        "not broken for certain",
+    ):
+        assert words not in text
+    (line,) = [line for line in text.splitlines() if "itl.p99{tenant=chat}" in line]
+    assert line.startswith("INCONCLUSIVE")
+    assert "44.1 ms" in line
+
+
+def test_quick_run_and_another_sla_are_said_before_any_check(report: Report) -> None:
+    quick = replace(
+        report,
+        manifest=replace(report.manifest, quick=True),
+        ruled_by=RuledBy(sla="slas/p95.yaml", sha256="ab" * 32, again="2026-12-01T08:00:00Z"),
+    )
+    for terminal in (True, False):
+        text = printed(quick, terminal=terminal, width=160, colour=False)
+        assert text.index("run without --quick") < text.index("ttft.p99{tenant=*}")
+        assert f"ruled again on p95.yaml, sha256 {'ab' * 32}" in text
+    for words in ("--quick", "ruled again"):
+        assert words not in printed(report, terminal=False)
+
+
+def test_fit_instrument_has_notes_and_a_sick_one_causes(report: Report) -> None:
+    assert "note: no run-queue wait to speak of" in plain(report)
+    health = replace(report.verdict.health, fit=False)
+    sick = replace(report, verdict=replace(report.verdict, health=health))
+    assert "cause: no run-queue wait to speak of" in plain(sick)

@@ -8,20 +8,32 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 
-from reports.report import Report
+from reports.report import Report, RuledBy
 from reports.rundir import RunDir
 from reports.writers.html import render
 from slas.evidence import Outcome
 from slas.ruling import Ruling
 from tests.reports.hostile import WORDS, with_words
-from tests.reports.synthetic import report_of, synthetic
+from tests.reports.synthetic import interrupted, report_of, synthetic
 
-VOID = {"meta", "br", "hr", "img", "input", "link"}
+VOID = {"meta", "br", "hr", "img", "input", "link", "col"}
 ALLOWED = frozenset(
     {
         *("html", "head", "meta", "title", "style", "body", "main", "header", "section"),
         *("div", "span", "h1", "h2", "h3", "p", "b", "i", "code", "dl", "dt", "dd", "ul", "li"),
-        *("table", "thead", "tbody", "tr", "th", "td", "br", "figure", "figcaption"),
+        *(
+            "table",
+            "colgroup",
+            "col",
+            "thead",
+            "tbody",
+            "tr",
+            "th",
+            "td",
+            "br",
+            "figure",
+            "figcaption",
+        ),
         *("details", "summary", "svg", "line", "rect", "path", "circle", "text"),
     }
 )
@@ -82,7 +94,10 @@ def test_page_is_whole_and_fetches_nothing(report: Report) -> None:
 def test_rulings_come_first_with_reason_and_mend(report: Report) -> None:
     text = Page(render(report)).text
     for words in (
-        "a promise was broken (exit 99)",
+        "a promise was broken: ttft.p99{tenant=chat} <= 300ms, measured 471 ms, and 1 more (exit 99)",
+        "2,104 requests in 2 runs",
+        "76 samples in 2 runs",
+        "Mend: run with --runs 8",
         "p99 of 2,104 requests is 471 ms, 57 % over the limit",
         "lower the burst factor, add a replica, or raise the limit",
         "slas/interactive.yaml:4",
@@ -113,6 +128,49 @@ def test_simulated_is_marked_and_a_real_run_is_not(report: Report) -> None:
         verdict=replace(report.verdict, simulated=False),
     )
     assert "not a real one" not in Page(render(real)).text
+
+
+def test_sla_that_ruled_is_named_and_the_runs_own_is_told_apart(report: Report) -> None:
+    other = RuledBy(sla="slas/p95.yaml", sha256="ab" * 32, again="2026-12-01T08:00:00Z")
+    text = Page(render(replace(report, ruled_by=other))).text
+    assert f"ruled again on p95.yaml, sha256 {'ab' * 32}" in text
+    assert "slas/p95.yaml" in text
+    assert "again, 2026-12-01T08:00:00Z" in text
+    assert f"sha256 {'bb' * 32}; the run's own, which this report was not ruled by" in text
+    own = RuledBy(sla="runs/x/sheets/sla.yaml", sha256="bb" * 32, again=None)
+    text = Page(render(replace(report, ruled_by=own))).text
+    assert "ruled again" not in text
+    assert "not ruled by" not in text
+    again = Page(render(replace(report, ruled_by=replace(own, again="2026-12-01T08:00:00Z")))).text
+    assert "ruled again on the run's own SLA" in again
+
+
+def test_interruption_is_said_once(report: Report) -> None:
+    page = Page(render(interrupted(report)))
+    check_page(page)
+    assert page.text.count("SIGINT") == 1
+    assert "INTERRUPTED" in page.text
+    assert "INVALID" not in page.text
+    assert "not broken for certain" not in page.text
+
+
+def test_fit_instrument_has_notes_and_no_causes(report: Report) -> None:
+    text = Page(render(report)).text
+    assert "note no run-queue wait to speak of" in text
+    health = replace(report.verdict.health, fit=False, reasons=("lateness p99 is 41 ms",))
+    verdict = replace(report.verdict, ruling=Ruling.INVALID, health=health)
+    text = Page(render(replace(report, verdict=verdict))).text
+    assert "cause no run-queue wait to speak of" in text
+    assert "by our fault and not the engine's: lateness p99 is 41 ms (exit 99)" in text
+
+
+def test_every_cell_of_a_promise_has_a_name_where_the_table_becomes_cards(report: Report) -> None:
+    page = Page(render(report))
+    names = [
+        attributes["data-name"] for tag, attributes in page.elements if "data-name" in attributes
+    ]
+    assert set(names) == {"for", "measured", "limit", "of limit", "evidence"}
+    assert len(names) == 5 * len(report.verdict.checks)
 
 
 def test_images_are_well_formed_and_keep_within_their_box(report: Report) -> None:

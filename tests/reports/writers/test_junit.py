@@ -9,6 +9,7 @@ from reports.report import Report
 from reports.writers.junit import render
 from slas.ruling import Ruling
 from tests.reports.hostile import WORDS, with_words
+from tests.reports.synthetic import interrupted
 
 
 def cases(report: Report) -> dict[tuple[str, str], Element]:
@@ -42,7 +43,7 @@ def test_every_ruling_has_its_outcome(report: Report) -> None:
     assert failed.attrib["file"] == "slas/interactive.yaml"
     assert failed.attrib["line"] == "4"
     message = failed[0].attrib["message"]
-    for part in ("471 ms", "300 ms", "157 %", "2,104 samples"):
+    for part in ("471 ms", "300 ms", "157 %", "2,104 requests"):
         assert part in message
     should = found["tailgate.interactive.chat", "ttft.p99{tenant=chat, phase=burst} <= 200ms"]
     assert "warning: FAIL" in (should.findtext("system-out") or "")
@@ -96,6 +97,19 @@ def test_invalid_run_is_never_green(report: Report) -> None:
     assert "lateness p99 is 41 ms" in fit[0].attrib["message"]
     passed = found["tailgate.interactive.chat", "itl.p99{tenant=chat} <= 60ms"]
     assert outcome(passed) == "skipped"
+
+
+def test_interrupted_run_is_not_green_and_says_why_once(report: Report) -> None:
+    found = cases(interrupted(report))
+    fit = found["tailgate.interactive.run", "the instrument was fit to measure"]
+    whole = found["tailgate.interactive.run", "the run was not cut"]
+    assert (outcome(fit), outcome(whole)) == ("passed", "error")
+    case = found["tailgate.interactive.chat", "itl.p99{tenant=chat} <= 60ms"]
+    assert outcome(case) == "skipped"
+    assert case[0].attrib["message"] == (
+        "not ruled, the run was interrupted: measured 44.1 ms, limit 60.0 ms, 73.5 % of it,"
+        " 2,104 requests in 2 runs"
+    )
 
 
 def test_dead_engine_and_cut_run_have_cases_of_their_own(report: Report) -> None:

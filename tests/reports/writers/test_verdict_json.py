@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
-from reports.report import Report
+from reports.report import Report, RuledBy
 from reports.writers import measurements_json, verdict_json
 from slas.measurement import Measurement
 
@@ -37,6 +38,19 @@ def test_verdict_has_the_fields_that_builds_read(report: Report) -> None:
     unbounded = body["checks"][-1]["measured"]
     assert unbounded["value"] is None
     assert unbounded["unbounded"] is True
+
+
+def test_sla_that_ruled_is_named(report: Report) -> None:
+    body = json.loads(verdict_json.render(report))
+    assert body["ruled_by"] is None
+    assert body["quick"] is False
+    ruled_by = RuledBy(sla="slas/p95.yaml", sha256="ab" * 32, again="2026-12-01T08:00:00Z")
+    body = json.loads(verdict_json.render(replace(report, ruled_by=ruled_by)))
+    assert body["ruled_by"] == {
+        "sla": "slas/p95.yaml",
+        "sha256": "ab" * 32,
+        "again": "2026-12-01T08:00:00Z",
+    }
 
 
 def test_measurements_come_back(report: Report) -> None:
