@@ -45,10 +45,13 @@ class Pin:
     baseline: Baseline
 
 
-def pin(run_dir: Path, name: str, baselines_dir: Path = BASELINES) -> Path:
-    """Write the run at ``run_dir`` to ``<baselines_dir>/<name>.json``, over an older pin of that name; return it.
+def pin(
+    run_dir: Path, name: str, baselines_dir: Path = BASELINES, *, replace: bool = False
+) -> Path:
+    """Write the run at ``run_dir`` to ``<baselines_dir>/<name>.json`` and return that path.
 
-    Raises UsageError if the name is none, or the run is quick, not sealed, INVALID or was never ruled on.
+    A pin of the same run is written again; one of another run only with ``replace``. Raises UsageError if the name
+    is none or is taken, or the run is quick, not sealed, INVALID or was never ruled on.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(
@@ -61,6 +64,8 @@ def pin(run_dir: Path, name: str, baselines_dir: Path = BASELINES) -> Path:
     ruling = _usable(run, manifest)
     summaries = read_summaries(run.path)
     path = baselines_dir / f"{name}.json"
+    if path.exists() and not replace:
+        _may_be_rewritten(path, manifest.run_id)
     baselines_dir.mkdir(parents=True, exist_ok=True)
     write_atomic(path, _to_json(manifest, ruling, summaries))
     return path
@@ -124,8 +129,19 @@ def read_pin(path: Path) -> Pin:
         return _from_json(path, stored)
     except (ValueError, KeyError, TypeError, AttributeError) as fault:
         raise FormatError(
-            path, f"not a pin: {fault!r}", "restore it from git, or pin the run again"
+            path, f"not a pin: {fault!r}", "restore it from git, or pin a run again with --replace"
         ) from fault
+
+
+def _may_be_rewritten(path: Path, run_id: str) -> None:
+    """Raise UsageError if the file at path is not a pin of that run."""
+    mend = "choose another --name, or write over it with --replace"
+    try:
+        pinned = read_pin(path)
+    except FormatError as fault:
+        raise UsageError(path, f"it is there and is {fault.fault}", mend) from fault
+    if pinned.run_id != run_id:
+        raise UsageError(path, f"it pins another run, {pinned.run_id}, since {pinned.pinned}", mend)
 
 
 def _usable(run: RunDir, manifest: Manifest) -> Ruling:

@@ -22,7 +22,10 @@ def run(report: Report) -> Path:
     return report.run_dir.path
 
 
-def test_pin_is_the_run(run: Path, report: Report, tmp_path: Path) -> None:
+def test_pin_is_the_run(
+    run: Path, report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     folder = tmp_path / "baselines"
     path = pin(run, "main", folder)
     assert path == folder / "main.json"
@@ -72,13 +75,39 @@ def test_pin_is_made_for_diffs(run: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_name_that_nobody_pinned_is_no_baseline_yet(tmp_path: Path) -> None:
+def test_pin_of_another_run_is_written_over_only_when_asked(
+    run: Path, report: Report, tmp_path: Path
+) -> None:
+    path = pin(run, "main", tmp_path)
+    report.run_dir.write_manifest(replace(report.manifest, run_id="2026-12-01T08-00-00Z-0001"))
+    before = path.read_bytes()
+    with pytest.raises(UsageError, match=r"another run, 2026-11-30T17-41-05Z-7f3a[\s\S]*--replace"):
+        pin(run, "main", tmp_path)
+    assert path.read_bytes() == before
+    assert read_pin(pin(run, "main", tmp_path, replace=True)).run_id == "2026-12-01T08-00-00Z-0001"
+
+
+def test_file_that_is_no_pin_is_written_over_only_when_asked(run: Path, tmp_path: Path) -> None:
+    path = tmp_path / "main.json"
+    path.write_text("{}")
+    with pytest.raises(UsageError, match="not a pin"):
+        pin(run, "main", tmp_path)
+    assert read_pin(pin(run, "main", tmp_path, replace=True)).name == "main"
+
+
+def test_name_that_nobody_pinned_is_no_baseline_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     assert find("main", tmp_path) is None
     assert pins(tmp_path / "absent") == ()
 
 
 @pytest.mark.parametrize("name", ["runs/2026-typo", "baselines/main.json"])
-def test_path_where_nothing_is_is_a_fault(name: str, tmp_path: Path) -> None:
+def test_path_where_nothing_is_is_a_fault(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="no such run directory or pin"):
         find(name, tmp_path)
 
@@ -120,7 +149,10 @@ def test_run_that_nobody_ruled_on_is_refused(run: Path, report: Report, tmp_path
         pin(run, "main", tmp_path)
 
 
-def test_damaged_and_newer_pins_are_refused_by_name(run: Path, tmp_path: Path) -> None:
+def test_damaged_and_newer_pins_are_refused_by_name(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     path = pin(run, "main", tmp_path)
     whole = path.read_text()
     path.write_text(whole[:1000])
