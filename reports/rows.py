@@ -22,7 +22,6 @@ _INTEGERS = (
     "due_ns",
     "done_ns",
     "output_tokens",
-    "client_tokens",
     "output_planned",
 )
 _INTEGERS_OR_NULL = (
@@ -33,6 +32,7 @@ _INTEGERS_OR_NULL = (
     "last_ns",
     "status",
     "prompt_tokens",
+    "client_tokens",
 )
 _MOST = 2**62
 """Beyond it a difference of two stamps has no 64-bit integer; in nanoseconds it is 146 years."""
@@ -100,11 +100,12 @@ def row_from(stored: Mapping[str, Any]) -> RequestRow:
     for name in _INTEGERS:
         if type(stored[name]) is not int or abs(stored[name]) > _MOST:
             raise ValueError(f"{name} is {stored[name]!r}, no integer")
+    # a later key of this format: older rows lack it
+    client_tokens = stored.get("client_tokens")
     for name in _INTEGERS_OR_NULL:
-        if stored[name] is not None and (
-            type(stored[name]) is not int or abs(stored[name]) > _MOST
-        ):
-            raise ValueError(f"{name} is {stored[name]!r}, no integer and not null")
+        value = client_tokens if name == "client_tokens" else stored[name]
+        if value is not None and (type(value) is not int or abs(value) > _MOST):
+            raise ValueError(f"{name} is {value!r}, no integer and not null")
     for name in ("ns", "tokens"):
         if not set(map(type, gaps[name])) <= {int} or max(map(abs, gaps[name]), default=0) > _MOST:
             raise ValueError(f"gaps.{name} holds something that is no integer")
@@ -130,7 +131,7 @@ def row_from(stored: Mapping[str, Any]) -> RequestRow:
         finish=stored["finish"],
         prompt_tokens=stored["prompt_tokens"],
         output_tokens=stored["output_tokens"],
-        client_tokens=stored["client_tokens"],
+        client_tokens=client_tokens,
         output_planned=stored["output_planned"],
         usage_from=_USAGE[stored["usage_from"]],
         gaps_ns=tuple(gaps["ns"]),
@@ -157,13 +158,17 @@ class RowReader:
             except (KeyError, TypeError, ValueError) as fault:
                 raise FormatError(
                     self._stored.path,
-                    f"line {number} is no request row: {_words(fault)}",
+                    f"line {number} is no request row: {_words(fault, stored)}",
                     "the file was changed after it was written; measure again",
                 ) from fault
 
 
-def _words(fault: Exception) -> str:
-    return f"it has no {fault}" if isinstance(fault, KeyError) else str(fault)
+def _words(fault: Exception, stored: Mapping[str, Any]) -> str:
+    if not isinstance(fault, KeyError):
+        return str(fault)
+    if fault.args[0] in (stored.get("outcome"), stored.get("phase"), stored.get("usage_from")):
+        return f"{fault} is no outcome, phase or source of usage"
+    return f"the key {fault} is missing"
 
 
 def read_rows(path: Path) -> Iterator[RequestRow]:

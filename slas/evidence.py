@@ -38,7 +38,8 @@ class RequestRow:
     ``connect_ns`` is the length of the wait for a new connection (None on a reused one); the other ``_ns``
     fields except ``gaps_ns`` are stamps. ``gaps_ns[i]`` is the time between consecutive socket reads that
     carried tokens and ``gap_tokens[i]`` the tokens that the later read carried. ``output_tokens`` is the
-    server's usage where it gives one; ``client_tokens`` is always the client's own count of token deltas.
+    server's usage where it gives one; ``client_tokens`` is always the client's own count of token deltas, None in
+    rows written before it was kept.
     """
 
     run: int
@@ -62,7 +63,7 @@ class RequestRow:
     finish: str | None
     prompt_tokens: int | None
     output_tokens: int
-    client_tokens: int
+    client_tokens: int | None
     output_planned: int
     usage_from: UsageFrom
     gaps_ns: tuple[int, ...]

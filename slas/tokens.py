@@ -13,8 +13,9 @@ _TOLERATED = 0.01
 def token_gap(rows: Iterable[RequestRow]) -> str | None:
     """Return a sentence on the gap between both counts over the completed requests of the measured window.
 
-    None if they agree, or if the server gave no usage. A server may send several tokens in one delta
-    (speculative decoding, merging under load): its gaps are then between deltas, not between tokens.
+    None if they agree, or if the server gave no usage; rows from before the client's count was kept are left aside.
+    A server may send several tokens in one delta (speculative decoding, merging under load): its gaps are then
+    between deltas, not between tokens.
     """
     server = client = 0
     for row in rows:
@@ -22,6 +23,7 @@ def token_gap(rows: Iterable[RequestRow]) -> str | None:
             row.phase is Phase.MEASURE
             and row.outcome is Outcome.COMPLETED
             and row.usage_from == "server"
+            and row.client_tokens is not None
         ):
             server += row.output_tokens
             client += row.client_tokens

@@ -38,7 +38,7 @@ def rows(draw: st.DrawFn) -> RequestRow:
         finish=draw(_words),
         prompt_tokens=draw(st.none() | st.integers(0, 10**6)),
         output_tokens=draw(st.integers(0, 10**6)),
-        client_tokens=draw(st.integers(0, 10**6)),
+        client_tokens=draw(st.none() | st.integers(0, 10**6)),
         output_planned=draw(st.integers(0, 10**6)),
         usage_from=draw(st.sampled_from(("server", "client"))),
         gaps_ns=tuple(ns for ns, _ in gaps),

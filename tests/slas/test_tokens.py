@@ -8,7 +8,7 @@ from slas.tokens import token_gap
 from tests.slas.runs import row
 
 
-def rows(server: int, client: int, **fields: Any) -> list[RequestRow]:
+def rows(server: int, client: int | None, **fields: Any) -> list[RequestRow]:
     return [replace(row(), output_tokens=server, client_tokens=client, **fields)]
 
 
@@ -28,4 +28,5 @@ def test_a_gap_is_told_with_both_counts(server: int, client: int) -> None:
 def test_only_completed_requests_with_a_servers_usage_count() -> None:
     assert token_gap(rows(100, 50, usage_from="client")) is None
     assert token_gap(rows(100, 50, outcome=Outcome.BROKEN)) is None
+    assert token_gap(rows(100, None)) is None
     assert token_gap([]) is None
