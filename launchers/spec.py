@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field
 
+from launchers.address import web_address
 from launchers.command import FromEnv, OptionValue
 from launchers.engine import LATER, Engine, engines
 from launchers.objection import Objection
@@ -286,28 +286,6 @@ def watched_by_dcgm(spec: EngineSpec, url: str) -> EngineSpec:
     """
     telemetry = replace(spec.telemetry, memory="dcgm", dcgm_url=web_address(url))
     return replace(spec, telemetry=telemetry)
-
-
-def web_address(url: str) -> str:
-    """Return the URL if it names a host over http or https, without user or password.
-
-    Raises RefusalError (a ValueError) otherwise.
-
-    >>> web_address("http://gpu1:8000/v1")
-    'http://gpu1:8000/v1'
-    """
-    parts = urlsplit(url)
-    try:
-        port = parts.port
-    except ValueError:
-        port = -1
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
-        raise RefusalError(f"{url!r} is no address", "write http://host:8000 or https://host/v1")
-    if parts.username is not None or parts.password is not None:
-        raise RefusalError("an address must hold no password", "name the key with --api-key-env")
-    if parts.query or parts.fragment:
-        raise RefusalError(f"{url!r} holds a query", "end the address at its path, without ? and #")
-    return url
 
 
 def _spec(path: Path, written: EngineSheet, memory_source: str) -> EngineSpec:
