@@ -60,6 +60,11 @@ DIALECTS: dict[str, Dialect] = {
 }
 
 
+def names() -> tuple[str, ...]:
+    """Return the names of all dialects, ours and those of entry points. Raises ShelfError if two share one."""
+    return tuple(sorted(shelve(DIALECTS, GROUP)))
+
+
 def dialect(name: str) -> Dialect:
     """Return the dialect of that name, ours or an entry point's.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -15,7 +15,8 @@ from profiles.process import Arrival
 from profiles.sheet import FieldPath, Rate, Strict
 from profiles.trace import Trace, TraceSheet
 
-Api = Literal["chat", "completions"]
+# which dialects there are is known above this room: loadgen.dialect
+Api = Annotated[str, Field(pattern=r"^[a-z0-9_-]+$")]
 Name = Annotated[str, Field(pattern="^[a-z0-9_-]{1,64}$")]
 
 

@@ -17,10 +17,11 @@ from rich.console import Console
 from launchers.engine import LaunchError
 from launchers.launch import SETTLE_NS, Running, launch
 from launchers.spec import EngineSheet, EngineSpec, attach, read_engine, watched_by_dcgm
+from loadgen import dialect as dialects
 from loadgen.frames import Final, Job, Lost, Progress, Stop
 from profiles.profile import Profile, ProfileSheet, read_profile
 from profiles.schedule import burst_intervals, planned_counts, schedule_sha256
-from profiles.sheet import Fault, RefusalError, Sheet, SheetError, find
+from profiles.sheet import Fault, RefusalError, Sheet, SheetError, find, nearest
 from profiles.units import format_duration
 from reports.manifest import (
     FORMAT,
@@ -163,6 +164,7 @@ def brief(request: Request) -> Brief:
         ruled = replace(ruled, runs=request.runs)
     seed = played.seed if request.seed is None else request.seed
     spec = engine[0]
+    faults.extend(unknown_apis(*profile))
     faults.extend(
         sla_faults(
             ruled,
@@ -191,6 +193,18 @@ def brief(request: Request) -> Brief:
         engine_sheet=engine[1],
         seed=seed,
     )
+
+
+def unknown_apis(profile: Profile, sheet: Sheet[ProfileSheet]) -> Iterator[Fault]:
+    """Yield a fault for each tenant that asks for a dialect nobody speaks."""
+    known = dialects.names()
+    for tenant in profile.tenants:
+        if tenant.api not in known:
+            yield sheet.fault(
+                ("tenants", tenant.name, "api"),
+                f"unknown API {tenant.api!r}",
+                nearest(tenant.api, known),
+            )
 
 
 def _engine(request: Request) -> tuple[EngineSpec, Sheet[EngineSheet] | None]:

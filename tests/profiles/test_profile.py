@@ -149,7 +149,6 @@ tenants:
         ("20:5", "tenants.slow.priority", "'priority' is not yet supported"),
         ("21:16", "tenants.both.rate", "rate and concurrency exclude each other"),
         ("22:3", "tenants.none", "no traffic: none of rate, concurrency and trace is given"),
-        ("22:15", "tenants.none.api", "unknown value 'grpc', expected 'chat' or 'completions'"),
         ("24:18", "tenants.batch.concurrency", "expected a whole number, got 0.5"),
         ("25:5", "tenants.batch.arrivals", "arrivals need a rate; this tenant has a concurrency"),
         ("25:5", "tenants.batch.arrivals.model", "required and not given"),

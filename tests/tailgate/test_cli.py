@@ -97,6 +97,23 @@ def test_a_wrong_word_is_exit_2_and_named(
     assert not list(tmp_path.iterdir())
 
 
+def test_an_api_that_no_dialect_speaks_is_a_sheet_fault(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sheet = tmp_path / "p.yaml"
+    sheet.write_text(PROFILE.replace("rate: 20/s", "rate: 20/s, api: chatt"))
+
+    code, _, err = said(
+        capfd, "run", "--engine", "sim-static", "--profile", str(sheet), "--sla", "smoke"
+    )
+
+    assert code == Exit.USAGE
+    assert "p.yaml:5:27: tenants.chat.api: unknown API 'chatt'" in err
+    assert "did you mean 'chat'?" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["p.yaml"]
+
+
 def test_every_command_has_help_with_an_example() -> None:
     def walk(group: click.Group, names: tuple[str, ...]) -> None:
         for name, command in group.commands.items():
