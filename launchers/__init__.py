@@ -1,5 +1,5 @@
 """Engines where the GPUs are: started, proved ready, watched, and gone without a trace.
 
-Read spec, address, objection, engine (and engines/), command, place (and places/), listener, supervisor, marked, ready, fetch,
-cause, scrape, choice, dcgm, memory, sampler, watch, launch, sim/.
+Read spec, address, secret, objection, engine (and engines/), command, place (and places/), listener, supervisor,
+marked, ready, fetch, cause, scrape, choice, dcgm, memory, sampler, watch, launch, sim/.
 """

@@ -28,8 +28,10 @@ from launchers.ready import (
     prove_started,
 )
 from launchers.scrape import Scrape, says_something
+from launchers.secret import api_key
 from launchers.spec import EngineSpec
 from launchers.watch import Watch
+from profiles.sheet import RefusalError
 from reports.manifest import Gpu
 from reports.rundir import RunDir
 
@@ -159,11 +161,11 @@ def launch(
     ``engine/stdout.log`` of the run. Every process has TAILGATE_RUN_ID in its environment.
     Raises LaunchError (exit code 3); nothing is left running then.
     """
-    if api_key_env is not None and api_key_env not in os.environ:
-        raise LaunchError(
-            f"the variable {api_key_env} is not set, and the key is to come from it",
-            f"export {api_key_env}=... before you call tailgate",
-        )
+    if api_key_env is not None:
+        try:
+            api_key(api_key_env)
+        except RefusalError as refusal:
+            raise LaunchError(refusal.fault, refusal.mend) from refusal
     sitting = _Sitting(
         spec=spec,
         kind=engines()[spec.engine],
@@ -261,7 +263,7 @@ class _Sitting:
         return command.with_files_in(self.run_dir.engine)
 
     def _server(self, url: str) -> Server:
-        key = os.environ[self.key_env] if self.key_env is not None else None
+        key = None if self.key_env is None else api_key(self.key_env)
         return Server(
             url=url,
             model=self.spec.served_as,

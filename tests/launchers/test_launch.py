@@ -557,3 +557,13 @@ time.sleep(600)
     controller.wait()
     controller.stdout.close()
     assert eventually(lambda: marked({"TAILGATE_RUN_ID": run_id}) == ())
+
+
+def test_a_key_that_no_header_takes_starts_nothing(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", "hunter2\nX-Evil: 1")
+    fault = stage.fails(tiny(), key="MY_KEY")
+    assert "MY_KEY holds the end of a line" in fault.cause
+    assert "hunter2" not in f"{fault} {fault.mend}"
+    assert not stage.run_dir.engine_log.exists()
