@@ -13,7 +13,8 @@ from profiles.units import format_duration
 from reports import baseline as baselines
 from reports.fault import UsageError
 from reports.intervals import write_intervals
-from reports.report import Report
+from reports.manifest import utc_now
+from reports.report import Report, RuledBy
 from reports.rundir import RunDir, read_evidence, read_summaries
 from reports.writer import write_all
 from reports.writers import console as terminal
@@ -97,6 +98,7 @@ def rule_on(
     run_dir: RunDir,
     *,
     sla: Sla,
+    ruled_by: RuledBy,
     baseline: Baseline | None,
     strict: bool,
     forced: Exit | None = None,
@@ -118,6 +120,7 @@ def rule_on(
         exit_code=int(code),
         histograms=histograms(evidence) if summaries is None else summaries.histograms,
         baseline=baseline,
+        ruled_by=ruled_by,
     )
     if summaries is None:
         write_intervals(run_dir, evidence)
@@ -134,8 +137,14 @@ def check_run(
     """
     run_dir = RunDir.open(path)
     sheet = run_dir.sheets / "sla.yaml" if sla_name is None else find(sla_name, "slas")
-    sla, _ = read_sla(sheet)
-    return rule_on(run_dir, sla=sla, baseline=stored_baseline(baseline_name), strict=strict)
+    sla, read = read_sla(sheet)
+    return rule_on(
+        run_dir,
+        sla=sla,
+        ruled_by=RuledBy(sla=str(read.path), sha256=read.sha256, again=utc_now()),
+        baseline=stored_baseline(baseline_name),
+        strict=strict,
+    )
 
 
 def rerender(path: Path) -> Path:

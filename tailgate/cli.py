@@ -283,9 +283,10 @@ def baseline() -> None:
 )
 @click.argument("run_dir", metavar="RUN", type=click.Path(path_type=Path))
 @click.option("--name", required=True, metavar="NAME", help="Name of the pin: [a-z0-9_-]+.")
-def pin(run_dir: Path, name: str) -> int:
+@click.option("--replace", is_flag=True, help="Write over the pin of another run.")
+def pin(run_dir: Path, name: str, replace: bool) -> int:
     """Keep what a whole run measured as baselines/NAME.json."""
-    click.echo(baselines.pin(run_dir, name))
+    click.echo(baselines.pin(run_dir, name, replace=replace))
     return Exit.PASS
 
 

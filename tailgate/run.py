@@ -32,6 +32,7 @@ from reports.manifest import (
     Telemetry,
     utc_now,
 )
+from reports.report import RuledBy
 from reports.rundir import RunDir, new_run_id
 from slas.abort import LiveSecond, TenantSecond, Watch
 from slas.regression import Baseline
@@ -298,7 +299,14 @@ def run(request: Request, console: Console) -> int:
                 forced = forced or interruption.exit
                 run_dir.seal()
                 ruled = rule_on(
-                    run_dir, sla=sheets.sla, baseline=baseline, strict=request.strict, forced=forced
+                    run_dir,
+                    sla=sheets.sla,
+                    ruled_by=RuledBy(
+                        sla=str(sheets.sla_sheet.path), sha256=sheets.sla_sheet.sha256
+                    ),
+                    baseline=baseline,
+                    strict=request.strict,
+                    forced=forced,
                 )
                 ruled.show(console)
                 code = int(interruption.exit or ruled.exit_code)

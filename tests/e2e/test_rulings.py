@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -113,6 +114,13 @@ def test_a_regression_against_a_stored_run_breaks_the_build(table: Table) -> Non
     pinned = table.command("baseline", "pin", str(kept), "--name", "main")
     assert pinned.code == 0, pinned.said
     assert list((table.folder / "baselines").iterdir())
+    other = table.folder / "other"
+    shutil.copytree(kept, other)
+    manifest = json.loads((other / "manifest.json").read_text())
+    (other / "manifest.json").write_text(json.dumps({**manifest, "run_id": "another"}))
+    refused = table.command("baseline", "pin", str(other), "--name", "main")
+    assert refused.code == 2
+    assert "--replace" in refused.err
     table.sheet("sla.yaml", "version: 1\nmust:\n  - e2e.p50{tenant=chat} <= baseline + 900%\n")
 
     held = table.play("--baseline", "main")
