@@ -10,13 +10,14 @@ from itertools import pairwise
 import numpy as np
 from markupsafe import Markup
 
-from profiles.units import format_bytes, format_share
+from profiles.units import format_bytes, format_duration, format_share
 from reports.plot import (
     LEFT,
     Drawing,
     Scale,
     linear_ticks,
     log_ticks,
+    spread,
     text_width,
     tick_clock,
     tick_number,
@@ -33,10 +34,15 @@ WIDTH = 1000.0
 RIGHT = WIDTH - 12
 GAP = 46.0
 COLOURS = 8
+NEUTRALS = 4
+LINE_HEIGHT = 14.0
+LONGEST = 90
+"""Letters of one label of limits: about half the width of the time line."""
 GIB = 1 << 30
 MOST_POINTS = 240
 """Points of one percentile curve; more than its pixels would not be seen."""
-CURVES = ("ttft", "itl", "e2e")
+CURVES = {"ttft": "n0", "itl": "n2", "e2e": "n1"}
+RISES = {"vram.spike": "spike", "vram.growth": "growth"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +73,21 @@ def _promises(checks: Sequence[CheckRuling]) -> Iterator[Promise]:
 
 
 def colour_of(number: int) -> str:
-    """Return the class of the number-th tenant's or GPU's colour; beyond the eighth they repeat, dashed.
+    """Return the class of the number-th tenant's colour; beyond the eighth they repeat, dashed.
 
     >>> colour_of(0), colour_of(9)
     ('c0', 'c1 again')
     """
     return f"c{number % COLOURS}" + ("" if number < COLOURS else " again")
+
+
+def neutral_of(number: int) -> str:
+    """Return the class of the number-th GPU's grey or brown, which no tenant has; they repeat, dashed.
+
+    >>> neutral_of(0), neutral_of(5)
+    ('n0', 'n1 again')
+    """
+    return f"n{number % NEUTRALS}" + ("" if number < NEUTRALS else " again")
 
 
 def timeline_figure(timeline: Timeline, agreed: Sequence[Promise]) -> Markup:
@@ -213,43 +228,59 @@ def _ttft(
     y = Scale(low=low * 0.8, high=high * 1.25, start=bottom, end=top, log=True)
     drawing.y_axis(y, log_ticks(low * 0.8, high * 1.25), RIGHT, tick_seconds)
     xs = _middles(timeline, x)
-    drawing.polyline(_curve(xs, timeline.ttft_p99_s, y), "curve c1", "p99")
-    drawing.polyline(_curve(xs, timeline.ttft_p50_s, y), "curve c0", "p50")
-    _limit_lines(drawing, limits, y)
-    _legend(drawing, top, title, [("p50", "c0", "line"), ("p99", "c1", "line")])
+    drawing.polyline(_curve(xs, timeline.ttft_p99_s, y), "curve n0", "p99")
+    drawing.polyline(_curve(xs, timeline.ttft_p50_s, y), "curve n1", "p50")
+    _limit_lines(drawing, limits, y, "limit ")
+    _legend(drawing, top, title, [("p50", "n1", "line"), ("p99", "n0", "line")])
 
 
 def _limits(agreed: Sequence[Promise], metric: str) -> dict[float, str]:
-    """Return the upper limits of a metric with the words to write beside them, equal ones together."""
-    found: dict[float, list[str]] = {}
+    """Return the upper limits of a latency in seconds with the words to write beside them, equal ones together."""
+    found: dict[float, dict[str, list[str]]] = {}
     for promise in agreed:
-        check = promise.check
+        check, statistic = promise.check, promise.expression.statistic
         if (
             promise.expression.metric.name == metric
             and promise.expression.upper
             and check.limit is not None
         ):
-            statistic = promise.expression.statistic
-            said = ("" if statistic is None else statistic.text, check.tenant, check.phase)
-            found.setdefault(check.limit, []).append(" ".join(filter(None, said)))
+            whence = "(baseline)" if promise.expression.limit.relative else None
+            whose = " ".join(filter(None, (check.tenant, check.phase, whence)))
+            by_statistic = found.setdefault(check.limit, {})
+            by_statistic.setdefault("" if statistic is None else statistic.text, []).append(whose)
     return {
-        value: " ".join(filter(None, ("limit", ", ".join(dict.fromkeys(filter(None, words))))))
-        for value, words in found.items()
+        value: " ".join(
+            (
+                format_duration(value * 1e9),
+                ", ".join(
+                    " ".join(filter(None, (name, ", ".join(dict.fromkeys(filter(None, whose))))))
+                    for name, whose in by_statistic.items()
+                ),
+            )
+        )
+        for value, by_statistic in found.items()
     }
 
 
-def _limit_lines(drawing: Drawing, limits: Mapping[float, str], y: Scale) -> None:
-    above, left = math.inf, LEFT + 6
+def _limit_lines(drawing: Drawing, limits: Mapping[float, str], y: Scale, before: str = "") -> None:
+    """Draw limits across the time line, with their words at its right end; near ones share a label."""
+    near: list[list[tuple[float, str]]] = []
     for value, words in sorted(limits.items()):
         at = y(value)
         drawing.line(LEFT, at, RIGHT, at, "limit")
-        words = words if len(words) <= 60 else f"{words[:59]}…"
-        # words of lines that are close to each other stand side by side
-        if above - at > 15:
-            left = LEFT + 6
-        drawing.text(left, at - 4, words, "limit-words")
-        left += text_width(words) + 14
-        above = at
+        if near and near[-1][0][0] - at <= LINE_HEIGHT:
+            near[-1].append((at, words))
+        else:
+            near.append([(at, words)])
+    # words after all lines, so that none runs through them
+    middles = [(group[0][0] + group[-1][0]) / 2 for group in near]
+    placed = spread(middles, LINE_HEIGHT, y.end + LINE_HEIGHT / 2, y.start - LINE_HEIGHT / 2)
+    for group, middle in zip(near, placed, strict=True):
+        words = before + "; ".join(dict.fromkeys(said for _, said in group))
+        words = words if len(words) <= LONGEST else f"{words[: LONGEST - 1]}…"
+        wide = text_width(words)
+        drawing.rect(RIGHT - 8 - wide, middle - 7, wide + 4, LINE_HEIGHT, "plate")
+        drawing.text(RIGHT - 6, middle + 4, words, "limit-words", "end")
 
 
 def _flight(drawing: Drawing, timeline: Timeline, x: Scale, top: float, bottom: float) -> None:
@@ -260,13 +291,13 @@ def _flight(drawing: Drawing, timeline: Timeline, x: Scale, top: float, bottom: 
     drawing.y_axis(y, ticks, RIGHT, tick_number)
     xs = _middles(timeline, x)
     drawing.area(
-        xs, [y(value) for value in timeline.in_flight.tolist()], [bottom] * len(xs), "fill soft c4"
+        xs, [y(value) for value in timeline.in_flight.tolist()], [bottom] * len(xs), "fill soft n1"
     )
-    drawing.polyline(_curve(xs, timeline.in_flight, y), "curve c4", "in flight")
-    entries = [("in flight", "c4", "line")]
+    drawing.polyline(_curve(xs, timeline.in_flight, y), "curve n0", "in flight")
+    entries = [("in flight", "n0", "line")]
     if waiting.size:
-        drawing.polyline(_curve(xs, timeline.waiting, y), "curve c1", "waiting in the engine")
-        entries.append(("waiting in engine", "c1", "line"))
+        drawing.polyline(_curve(xs, timeline.waiting, y), "curve n2", "waiting in the engine")
+        entries.append(("waiting in engine", "n2", "line"))
     _legend(drawing, top, "Requests in flight", entries)
 
 
@@ -290,9 +321,9 @@ def _vram(
     many_nodes = len({node for node, _ in timeline.vram_bytes}) > 1
     for number, ((node, gpu), values) in enumerate(timeline.vram_bytes.items()):
         name = f"{node} GPU {gpu}" if many_nodes else f"GPU {gpu}"
-        drawing.polyline(_curve(xs, values, y), f"curve {colour_of(number)}", name)
+        drawing.polyline(_curve(xs, values, y), f"curve {neutral_of(number)}", name)
         if number < COLOURS:
-            entries.append((name, colour_of(number), "line"))
+            entries.append((name, neutral_of(number), "line"))
     _limit_lines(drawing, limits, y)
     title = "GPU memory in use, highest of each second"
     if total:
@@ -301,18 +332,34 @@ def _vram(
 
 
 def _vram_limits(timeline: Timeline, agreed: Sequence[Promise]) -> dict[float, str]:
-    """Return the memory budgets in bytes; from the sheet, so that they are drawn whatever was ruled."""
+    """Return the memory budgets in bytes: of the peak, and of how far it may rise above the steady or ready state.
+
+    They are the sheet's, so that they are drawn whatever was ruled, or the baseline's.
+    """
     found: dict[float, str] = {}
     for promise in agreed:
-        budget = promise.expression.limit
-        if promise.expression.metric.name != "vram.peak" or budget.value is None:
+        expression, check = promise.expression, promise.check
+        budget, name = expression.limit, expression.metric.name
+        value = check.limit if budget.value is None else budget.value
+        if value is None or not expression.upper:
             continue
-        if not budget.of_gpu:
-            found[budget.value] = f"budget {format_bytes(budget.value)}"
+        whence = " (baseline)" if budget.relative else ""
+        scales: Mapping[tuple[str, int], float] = {}
+        if name in RISES:
+            words = f"{RISES[name]} {format_share(value)}{whence}"
+            origins = timeline.vram_origin_bytes.get(name, {})
+            scales, value = origins, 1 + value
+        elif name == "vram.peak" and budget.of_gpu:
+            words = f"budget {format_share(value)}"
+            scales = timeline.vram_total_bytes
+        elif name == "vram.peak":
+            found[value] = f"budget {format_bytes(value)}{whence}"
             continue
-        for (_, gpu), total in timeline.vram_total_bytes.items():
-            if promise.check.gpu in (None, gpu):
-                found[budget.value * total] = f"budget {format_share(budget.value)}"
+        else:
+            continue
+        for (node, gpu), scale in scales.items():
+            if check.gpu in (None, gpu) and check.node in (None, node):
+                found[value * scale] = words
     return found
 
 
@@ -328,7 +375,6 @@ def percentile_figure(
     """
     width, height = 480.0, 300.0
     drawing = Drawing(width, height, f"Percentiles of {tenant or 'all tenants'}")
-    top, bottom, right = 34.0, height - 34, width - 14
     counted = {name: found for name, found in curves.items() if found[0].total}
     limits = [
         promise
@@ -342,6 +388,9 @@ def percentile_figure(
     if not counted:
         drawing.text(width / 2, height / 2, "no request was answered", "legend", "middle")
         return drawing.svg()
+    # the words of limits stand beside the plot, where no curve runs through them
+    beside = max((text_width(_limit_words(promise)) for promise in limits), default=0.0)
+    top, bottom, right = 34.0, height - 34, width - 14 - beside
     # the axis has room for the nines that requests can prove; pooled gaps would stretch it
     most = min(histogram.total + failed for histogram, failed in counted.values())
     nines = max(2.0, math.log10(2 * most), *(_nines(p.share or 0.0) + 0.3 for p in limits))
@@ -362,12 +411,12 @@ def percentile_figure(
         drawing.text(right if near else at, bottom + 17, name, "tick", "end" if near else "middle")
     drawing.line(LEFT, bottom, right, bottom, "axis")
     for name, (histogram, failed) in counted.items():
-        style = f"curve {colour_of(CURVES.index(name))}"
-        drawing.polyline(_percentile_curve(histogram, failed, x, y), style, name)
+        curve = _percentile_curve(histogram, failed, x, y)
+        drawing.polyline(curve, f"curve {CURVES[name]}", name)
     _limit_marks(drawing, limits, x, y)
     left = LEFT
     for name in counted:
-        drawing.line(left, 16, left + 16, 16, f"curve {colour_of(CURVES.index(name))}")
+        drawing.line(left, 16, left + 16, 16, f"curve {CURVES[name]}")
         drawing.text(left + 22, 20, name, "legend")
         left += 22 + text_width(name) + 20
     return drawing.svg()
@@ -419,29 +468,26 @@ def _percentile_curve(
     return points
 
 
+def _limit_words(promise: Promise) -> str:
+    return f"{promise.expression.metric.name} {limit(promise.check)}"
+
+
 def _limit_marks(drawing: Drawing, limits: Sequence[Promise], x: Scale, y: Scale) -> None:
-    taken: list[tuple[float, float]] = []
-    for promise in sorted(limits, key=lambda found: found.check.limit or 0.0):
+    heights = [y(promise.check.limit or 0.0) for promise in limits]
+    beside = spread(heights, LINE_HEIGHT, y.end, y.start)
+    for promise, height, label in zip(limits, heights, beside, strict=True):
         check = promise.check
-        at, height = x(_nines(promise.share or 0.0)), y(check.limit or 0.0)
+        at = x(_nines(promise.share or 0.0))
         style = "kept" if check.ruling is Ruling.PASS else "broken"
         if check.ruling not in (Ruling.PASS, Ruling.FAIL):
             style = "open"
         value = None if check.measured is None else check.measured.value
         reached = y.end if value is None else y(value)
         drawing.line(at, reached, at, height, f"margin {style}")
-        drawing.line(at - 26, height, at + 26, height, f"mark {style}")
+        # the bar has room to the right of the axis' last percentile, but for one that is the last
+        end = min(at + 26, x.end)
+        drawing.line(at - 26, height, end, height, f"mark {style}")
+        drawing.polyline([(end, height), (x.end, height), (x.end + 6, label)], f"margin {style}")
         said = f"{check.expr}: {check.ruling}, measured {measured(check)}"
         drawing.dot(at, reached, f"dot {style}", said)
-        words = f"{promise.expression.metric.name} {limit(check)}"
-        beside = height - 5
-        if all(abs(beside - other) >= 12 or abs(at - far) >= 90 for far, other in taken):
-            end = at + 26 > x.end - 70
-            drawing.text(
-                at - 30 if end else at + 30,
-                height + 4,
-                words,
-                f"mark-words {style}",
-                "end" if end else "start",
-            )
-            taken.append((at, beside))
+        drawing.text(x.end + 9, label + 4, _limit_words(promise), f"mark-words {style}")

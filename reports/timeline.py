@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from slas.columns import MISSING, Columns
 from slas.evidence import Evidence, RunSpan
 from slas.histogram import rank_of
+from slas.metrics import memory
 
 Floats = NDArray[np.float64]
 SECOND_NS: Final = 10**9
@@ -26,7 +27,8 @@ class Timeline:
     ``arrivals_hz`` per tenant and ``failed_hz`` count requests by the second in which they were due;
     ``ttft_p50_s`` and ``ttft_p99_s`` are over those of them that got a first token. ``in_flight`` and
     ``waiting`` are the highest of the bin as the client and the engine saw it, ``vram_bytes`` the highest
-    per (node, GPU).
+    per (node, GPU). ``vram_origin_bytes`` is what a GPU's rise counts from, for each metric that is one
+    (``vram.spike``: its steady state), where that is known.
     """
 
     run: int
@@ -41,6 +43,7 @@ class Timeline:
     waiting: Floats
     vram_bytes: Mapping[tuple[str, int], Floats]
     vram_total_bytes: Mapping[tuple[str, int], int]
+    vram_origin_bytes: Mapping[str, Mapping[tuple[str, int], float]]
     bursts_s: Mapping[str, tuple[tuple[float, float], ...]]
 
     @property
@@ -52,14 +55,20 @@ class Timeline:
 def timelines(evidence: Evidence, columns: Columns) -> tuple[Timeline, ...]:
     """Return the time line of every run that has a row or a span."""
     spans = {span.run: span for span in evidence.runs}
+    origins = _origins(evidence)
     return tuple(
-        _timeline(evidence, columns, index, run, spans.get(run))
+        _timeline(evidence, columns, index, run, spans.get(run), origins.get(run, {}))
         for index, run in enumerate(columns.runs)
     )
 
 
 def _timeline(
-    evidence: Evidence, columns: Columns, index: int, run: int, span: RunSpan | None
+    evidence: Evidence,
+    columns: Columns,
+    index: int,
+    run: int,
+    span: RunSpan | None,
+    origins: Mapping[str, Mapping[tuple[str, int], float]],
 ) -> Timeline:
     mine = np.flatnonzero(columns.run == index)
     due_ns, done_ns = columns.due_ns[mine], columns.done_ns[mine]
@@ -95,6 +104,7 @@ def _timeline(
         waiting=_waiting(evidence, span, bin_ns, bins),
         vram_bytes=vram,
         vram_total_bytes=totals,
+        vram_origin_bytes=origins,
         bursts_s={
             name: tuple((start / SECOND_NS, end / SECOND_NS) for start, end in intervals)
             for name, intervals in evidence.bursts.items()
@@ -152,6 +162,20 @@ def _waiting(evidence: Evidence, span: RunSpan | None, bin_ns: int, bins: int) -
         return np.full(bins, np.nan)
     at_ns, waiting = zip(*known, strict=True)
     return _highest(np.array(at_ns), np.array(waiting, dtype=np.float64), span, bin_ns, bins)
+
+
+def _origins(evidence: Evidence) -> dict[int, dict[str, dict[tuple[str, int], float]]]:
+    """Return what rises count from, by run, metric and (node, GPU): the peak without its rise."""
+    peaks = {(at.run, at.node, at.gpu): at.value for at in memory.PEAK.read(evidence)}
+    found: dict[int, dict[str, dict[tuple[str, int], float]]] = {}
+    for metric in (memory.SPIKE, memory.GROWTH):
+        for rise in metric.read(evidence):
+            peak = peaks.get((rise.run, rise.node, rise.gpu))
+            if rise.node is None or rise.gpu is None or rise.value is None or peak is None:
+                continue
+            origin = peak / (1 + rise.value)
+            found.setdefault(rise.run, {}).setdefault(metric.name, {})[rise.node, rise.gpu] = origin
+    return found
 
 
 def _vram(

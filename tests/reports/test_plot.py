@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from xml.etree.ElementTree import fromstring
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.plot import Drawing, Scale, linear_ticks, log_ticks, time_ticks
+from reports.plot import Drawing, Scale, linear_ticks, log_ticks, spread, time_ticks
 
 positive = st.floats(1e-6, 1e9)
 
@@ -43,6 +44,20 @@ def test_scale_keeps_within_its_pixels(value: float, log: bool) -> None:
     assert 20 <= scale(value) <= 300
     assert scale(0.5) == 300
     assert scale(900) == pytest.approx(20)
+
+
+@given(places=st.lists(st.floats(0, 100), max_size=12), gap=st.floats(0, 20))
+def test_places_are_spread_in_their_order_and_within(places: list[float], gap: float) -> None:
+    moved = spread(places, gap, 0.0, 100.0)
+    assert len(moved) == len(places)
+    room = min(gap, 100 / max(1, len(places) - 1))
+    ranked = [place for _, place in sorted(zip(places, moved, strict=True))]
+    assert all(after - before >= room - 1e-6 for before, after in pairwise(ranked))
+    assert all(-1e-6 <= place <= 100 + 1e-6 for place in moved)
+
+
+def test_places_that_are_far_apart_stay() -> None:
+    assert spread([70.0, 10.0, 30.0], 14.0, 0.0, 100.0) == [70.0, 10.0, 30.0]
 
 
 def test_pen_is_lifted_where_nothing_was_measured() -> None:
