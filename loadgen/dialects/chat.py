@@ -63,13 +63,14 @@ def _event(value: Mapping[str, Any], holder: str) -> Event:
                 output = True
             elif delta.get("reasoning_content") or delta.get("reasoning"):
                 tokens += 1
-        finish = choice.get("finish_reason") or finish
-    usage = value.get("usage")
+        finish = openai.finish(choice) or finish
+    usage = openai.usage(value)
     return Event(
         tokens=tokens,
         output=output,
         finish=finish,
-        prompt_tokens=openai.count(usage, "prompt_tokens"),
-        completion_tokens=openai.count(usage, "completion_tokens"),
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+        doubt=usage.doubt,
         error=openai.fault(value),
     )

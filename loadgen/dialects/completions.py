@@ -56,13 +56,14 @@ def _event(value: Mapping[str, Any]) -> Event:
             tokens += 1
         elif isinstance(ids, list):
             tokens += len(ids)
-        finish = choice.get("finish_reason") or finish
-    usage = value.get("usage")
+        finish = openai.finish(choice) or finish
+    usage = openai.usage(value)
     return Event(
         tokens=tokens,
         output=tokens > 0,
         finish=finish,
-        prompt_tokens=openai.count(usage, "prompt_tokens"),
-        completion_tokens=openai.count(usage, "completion_tokens"),
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+        doubt=usage.doubt,
         error=openai.fault(value),
     )

@@ -123,7 +123,7 @@ def judge(reply: Reply, *, lost: str | None = None, overdue: str | None = None) 
             return Ending(outcome=Outcome.BROKEN, stage=stage, why=why)
         if not reply.stamps:
             return Ending(outcome=Outcome.BROKEN, stage=stage, why="no tokens")
-        note = lost or (overdue and "the reply was left open after its last event")
+        note = lost or (overdue and "the reply was left open after its last event") or reply.doubt
         return Ending(outcome=Outcome.COMPLETED, why=note[:WHY] if note else None)
     if overdue is not None:
         return Ending(outcome=Outcome.TIMED_OUT, stage=overdue)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 HEAD_LIMIT_BYTES = 1 << 16
 CHUNK_LINE_LIMIT_BYTES = 1 << 10
+_LENGTH = re.compile(rb"[0-9]{1,15}\Z")
 _HEX = {spelling: n for n in range(8192) for spelling in (b"%x" % n, b"%X" % n)}
 _HEX_DIGITS = re.compile(rb"[0-9A-Fa-f]{1,15}\Z")
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: |\Z)")
@@ -50,7 +51,7 @@ def parse_head(head: bytes) -> Head:
         name = name.lower()
         value = value.strip()
         if name == b"content-length":
-            if not value.isdigit() or (length is not None and length != int(value)):
+            if _LENGTH.match(value) is None or (length is not None and length != int(value)):
                 raise HttpError(f"bad content-length {value[:60]!r}")
             length = int(value)
         elif name == b"transfer-encoding":

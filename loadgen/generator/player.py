@@ -137,8 +137,9 @@ class Player:
             model=job.model, prompt=prompt, output_tokens=planned.output_tokens
         )
         data = request(kind.head, body, f"{job.salt}-{planned.tenant}-{planned.ordinal}")
+        reply = Reply(kind.dialect, kind.marks, asked=planned.output_tokens)
         due_ns = 0 if planned.due_ns is None else self._start_ns + planned.due_ns
-        return Exchange(planned, due_ns, data, Reply(kind.dialect, kind.marks))
+        return Exchange(planned, due_ns, data, reply)
 
     # ---- the run
 

@@ -10,10 +10,19 @@ from __future__ import annotations
 from array import array
 
 from loadgen.dialect import Dialect
+from loadgen.event import Event
 from loadgen.generator.http1 import HEAD_LIMIT_BYTES, Body, Head, HttpError, parse_head
-from loadgen.generator.sse import EventStream
+from loadgen.generator.sse import EVENT_LIMIT_BYTES, EventStream, StreamError
 
-WHOLE_LIMIT_BYTES = 16 << 20
+# How much more than planned an engine may send before it is cut off, and what its usage may say. No engine that
+# heeds max_tokens comes near; one that floods must not hold up the requests beside it.
+FLOOD_TIMES = 4
+FLOOD_EVENTS = 1024
+FLOOD_BYTES = 1 << 20
+BYTES_AN_EVENT = 1 << 10
+BYTES_A_TOKEN = 64
+USAGE_TOLERATED_TOKENS = 16
+MOST_PROMPT_TOKENS = 10**9
 _HEX = {b"%x" % n: n for n in range(1, 8192)} | {b"%X" % n: n for n in range(1, 8192)}
 _QUOTE = 0x22
 
@@ -34,10 +43,14 @@ class Mark:
         self.beside = beside
 
     def matches(self, event: bytes) -> bool:
-        """Return true if the event surely is one token of this kind."""
+        """Return true if the event surely is one token of this kind; one that was cut off is not."""
         at = event.find(self.text)
-        if at < 0 or event[at + self.size] == _QUOTE:
+        if at < 0 or not event.endswith(b"}") or event[at + self.size] == _QUOTE:
             return False
+        return self.alone(event)
+
+    def alone(self, event: bytes) -> bool:
+        """Return true if none of the marks that must not stand beside it does. The event ends after a string."""
         for other in self.beside:
             at = event.find(other)
             if at >= 0 and event[at + len(other)] != _QUOTE:
@@ -59,15 +72,18 @@ def marks(dialect: Dialect) -> tuple[Mark, ...]:
 
 
 class Reply:
-    """The reply to one request, as it arrives.
+    """The reply to one request for ``asked`` tokens, as it arrives.
 
     ``stamps`` holds one monotonic ns per token the client counted, in order; ``merged`` counts the tokens that
     shared a read with an earlier one, so ``len(stamps) - merged`` reads carried tokens. ``error`` says why the
-    reply cannot be used, ``ended`` that the server said its last word: a finish reason or the end mark.
+    reply cannot be used, ``ended`` that the server said its last word: a finish reason or the end mark. The
+    counts are the server's, None where it gave none or where ``doubt`` says why they are not believed.
     """
 
     __slots__ = (
+        "_asked",
         "_body",
+        "_bytes",
         "_carry",
         "_dialect",
         "_head",
@@ -75,10 +91,12 @@ class Reply:
         "_last",
         "_mark",
         "_marks",
+        "_most",
         "_stream",
         "_whole",
         "_whole_bytes",
         "completion_tokens",
+        "doubt",
         "end_mark",
         "error",
         "finish",
@@ -89,8 +107,11 @@ class Reply:
         "stamps",
     )
 
-    def __init__(self, dialect: Dialect, known: tuple[Mark, ...]) -> None:
+    def __init__(self, dialect: Dialect, known: tuple[Mark, ...], *, asked: int) -> None:
         self._dialect = dialect
+        self._asked = asked
+        self._most = FLOOD_TIMES * asked + FLOOD_EVENTS
+        self._bytes = 0  # of the reads that took the long way
         self._marks = known
         self._mark: Mark | None = None
         self._hot = False
@@ -108,6 +129,7 @@ class Reply:
         self.end_mark = False
         self.prompt_tokens: int | None = None
         self.completion_tokens: int | None = None
+        self.doubt: str | None = None
         self.error: str | None = None
         self.over = False
 
@@ -115,6 +137,11 @@ class Reply:
     def status(self) -> int | None:
         """The HTTP status, None before it came."""
         return None if self._head is None else self._head.status
+
+    @property
+    def begun(self) -> bool:
+        """True once a byte of it came."""
+        return self._bytes > 0
 
     @property
     def ended(self) -> bool:
@@ -135,7 +162,7 @@ class Reply:
 
     def feed(self, data: bytes, at_ns: int) -> bool:
         """Take the bytes of one read, stamped ``at_ns``; return true once the reply is over."""
-        if self._hot and data.endswith(b"\n\n\r\n"):
+        if self._hot and data.endswith(b"}\n\n\r\n"):
             # Is this read exactly one chunk, holding exactly one event of one line, a token for sure?
             line_end = data.find(b"\r\n", 1, 9)
             start = line_end + 8
@@ -152,7 +179,8 @@ class Reply:
                 if (
                     found > 0
                     and data[found + mark.size] != _QUOTE
-                    and (not mark.beside or mark.matches(data))
+                    and (not mark.beside or mark.alone(data))
+                    and len(self.stamps) < self._most
                 ):
                     self.stamps.append(at_ns)
                     self._last = data
@@ -161,8 +189,13 @@ class Reply:
             return self._feed(data, at_ns)
         except HttpError as fault:
             return self._fail(str(fault))
+        except StreamError as fault:
+            return self._fail(f"{fault} where {self._asked} tokens were asked for")
 
     def _feed(self, data: bytes, at_ns: int) -> bool:
+        self._bytes += len(data)
+        if self._bytes > FLOOD_BYTES + BYTES_AN_EVENT * self._most:
+            raise StreamError(f"more than {self._bytes - len(data)} bytes")
         body = self._body
         if body is None:
             data = self._carry + data
@@ -193,9 +226,10 @@ class Reply:
         at = 0
         while True:
             end = data.find(b"\r\n\r\n", at)
+            # the heads of interim replies count: there may be any number of them
+            if (self._bytes if end < 0 else end) > HEAD_LIMIT_BYTES:
+                raise HttpError("the head does not end")
             if end < 0:
-                if len(data) - at > HEAD_LIMIT_BYTES:
-                    raise HttpError("the head does not end")
                 if not data.startswith(b"HTTP/1."[: len(data) - at], at):
                     raise HttpError(f"not an HTTP/1.1 reply: {data[at : at + 60]!r}")
                 self._carry = data[at:]
@@ -213,21 +247,23 @@ class Reply:
             if head.encoding:
                 self.error = f"content-encoding {head.encoding!r} was not asked for"
             elif head.content_type.startswith("text/event-stream"):
-                self._stream = EventStream()
+                self._stream = EventStream(most_events=self._most)
         return data[at:]
 
     def _take(self, events: list[bytes], at_ns: int) -> None:
         before = len(self.stamps)
-        for event in events:
-            mark = self._mark
-            if mark is not None and mark.matches(event):
-                self.stamps.append(at_ns)
-                self._last = event
-            elif event:
-                self._read(event, at_ns)
-        carried = len(self.stamps) - before
-        if carried > 1:
-            self.merged += carried - 1
+        try:
+            for event in events:
+                mark = self._mark
+                if mark is not None and mark.matches(event):
+                    self.stamps.append(at_ns)
+                    self._last = event
+                elif event:
+                    self._read(event, at_ns)
+        finally:
+            carried = len(self.stamps) - before
+            if carried > 1:
+                self.merged += carried - 1
 
     def _read(self, data: bytes, at_ns: int) -> None:
         """Read an event with the JSON parser, and learn its mark if it carries a token."""
@@ -240,6 +276,8 @@ class Reply:
         if event.error is not None:
             self.error = self.error or f"error event: {event.error}"
         if event.tokens:
+            if len(self.stamps) + event.tokens > self._most:
+                raise StreamError(f"{len(self.stamps) + event.tokens} tokens")
             for _ in range(event.tokens):
                 self.stamps.append(at_ns)
             if event.output and self.output_first_ns is None:
@@ -253,20 +291,33 @@ class Reply:
                 ),
                 None,
             )
-        self._note(event.finish, event.prompt_tokens, event.completion_tokens)
+        self._note(event)
         self.end_mark = self.end_mark or event.end
 
-    def _note(self, finish: str | None, prompt: int | None, completion: int | None) -> None:
-        self.finish = finish or self.finish
-        self.prompt_tokens = self.prompt_tokens if prompt is None else prompt
-        self.completion_tokens = self.completion_tokens if completion is None else completion
+    def _note(self, event: Event) -> None:
+        """Keep the finish reason and the usage, of which the last one counts: engines may send it with every token."""
+        self.finish = event.finish or self.finish
+        prompt, completion, doubt = event.prompt_tokens, event.completion_tokens, event.doubt
+        most = self._asked + USAGE_TOLERATED_TOKENS
+        if doubt is None and completion is not None and not 0 <= completion <= most:
+            doubt = f"{completion} output tokens where {self._asked} were asked for"
+        if doubt is None and prompt is not None and not 0 <= prompt <= MOST_PROMPT_TOKENS:
+            doubt = f"{prompt} prompt tokens"
+        if doubt is not None:
+            self.doubt = f"the server's usage is not believed: {doubt}"
+            self.prompt_tokens = self.completion_tokens = None
+            return
+        if completion is not None:
+            self.doubt = None
+            self.completion_tokens = completion
+        if prompt is not None:
+            self.prompt_tokens = prompt
 
     def _keep(self, payload: bytes) -> None:
         self._whole_bytes += len(payload)
-        if self._whole_bytes > WHOLE_LIMIT_BYTES:
-            raise HttpError(
-                f"a reply of more than {WHOLE_LIMIT_BYTES} bytes that is no event stream"
-            )
+        limit_bytes = EVENT_LIMIT_BYTES + BYTES_A_TOKEN * self._asked
+        if self._whole_bytes > limit_bytes:
+            raise HttpError(f"a reply of more than {limit_bytes} bytes that is no event stream")
         self._whole.append(payload)
 
     def _conclude(self, at_ns: int) -> None:
@@ -286,10 +337,10 @@ class Reply:
         except ValueError as fault:
             self._not_ours(fault)
         else:
-            self._note(event.finish, event.prompt_tokens, event.completion_tokens)
+            self._note(event)
 
     def _not_ours(self, fault: ValueError) -> None:
-        self.error = self.error or f"an event is no JSON object of this API: {fault}"[:200]
+        self.error = self.error or f"an event that is none of this API: {fault}"[:200]
 
     def _read_whole(self, at_ns: int) -> None:
         assert self._head is not None
@@ -305,7 +356,7 @@ class Reply:
             self.stamps.append(at_ns)
             if event.output:
                 self.output_first_ns = at_ns
-        self._note(event.finish, event.prompt_tokens, event.completion_tokens)
+        self._note(event)
 
     def cut(self, at_ns: int) -> None:
         """End the reply where it is: the connection is gone, or nobody waits any longer."""

@@ -35,7 +35,15 @@ class Wire(ResponseHandler):
     Slots, because an instance dictionary of more than 30 names loses CPython's fast attribute access.
     """
 
-    __slots__ = ("_ended", "_exchange", "_idle", "_reply", "connection", "idle_since_ns")
+    __slots__ = (
+        "_answered",
+        "_ended",
+        "_exchange",
+        "_idle",
+        "_reply",
+        "connection",
+        "idle_since_ns",
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
@@ -43,6 +51,7 @@ class Wire(ResponseHandler):
         self._exchange: Exchange | None = None
         self._ended: Ended | None = None
         self._idle: Idle | None = None
+        self._answered = False
         self.connection: Connection | None = None
         self.idle_since_ns = 0
 
@@ -79,9 +88,16 @@ class Wire(ResponseHandler):
         reply = self._reply
         if reply is not None:
             reply.cut(at_ns)
-            self._over(at_ns, f"the connection was lost: {exc or 'the server closed it'}")
+            self._over(at_ns, self._lost(exc))
         elif self.connection is not None:
             self.hang_up()
+
+    def _lost(self, exc: BaseException | None) -> str:
+        assert self._reply is not None
+        if self._answered and not self._reply.begun:
+            # it may have closed before the request came; nothing is sent twice, so the row says it
+            return "the server closed a reused connection before it answered"
+        return f"the connection was lost: {exc or 'the server closed it'}"
 
     def abandon(self) -> None:
         """Stop waiting for the reply and close the connection; ``ended`` is not called."""
@@ -105,6 +121,7 @@ class Wire(ResponseHandler):
         self._exchange = self._reply = self._ended = self._idle = None
         exchange.wire = None
         if reusable:
+            self._answered = True
             self.idle_since_ns = at_ns
             idle(self)
         else:

@@ -33,7 +33,7 @@ def plainly(body: str) -> tuple[int, str | None, int | None]:
 
 def told(api: str, reads: list[bytes]) -> Reply:
     spoken = dialect(api)
-    reply = Reply(spoken, marks(spoken))
+    reply = Reply(spoken, marks(spoken), asked=4096)
     over = [reply.feed(data, at) for at, data in enumerate(reads)]
     if not over[-1]:
         reply.cut(len(reads))

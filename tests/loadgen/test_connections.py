@@ -54,7 +54,7 @@ def exchange(url: str) -> Exchange:
     )
     body = spoken.body(model="m", prompt="hi", output_tokens=3)
     data = request(Target(url=url, model="m").head(spoken), body, "id/1")
-    return Exchange(planned, monotonic_ns(), data, Reply(spoken, marks(spoken)))
+    return Exchange(planned, monotonic_ns(), data, Reply(spoken, marks(spoken), asked=3))
 
 
 async def converse(wire: Wire, made: Exchange, keep: Connections) -> str | None:
@@ -193,3 +193,18 @@ async def test_https_verifies_the_server(
     else:
         assert {(row.outcome, row.stage) for row in rows} == {(Outcome.REFUSED, "connect")}
         assert all("certificate" in (row.why or "").lower() for row in rows)
+
+
+async def test_a_reused_connection_that_closes_unanswered_says_so() -> None:
+    async def once(writer: asyncio.StreamWriter, asked: serve.Asked) -> None:
+        if asked.number == 0:
+            await serve.stream(writer, asked)
+        else:
+            writer.close()
+
+    async with serving(once) as server, connections(server.url) as pool:
+        wire = await pool.open()
+        assert await converse(wire, exchange(server.url), pool) is None
+        assert pool.take() is wire
+        lost = await converse(wire, exchange(server.url), pool)
+        assert lost == "the server closed a reused connection before it answered"

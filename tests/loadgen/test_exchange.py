@@ -32,7 +32,7 @@ def planned(*, due_ns: int = 0, tokens: int = 4) -> PlannedRequest:
 def exchange(*reads: tuple[int, bytes], due_ms: int = 0, sent_ms: int | None = 1) -> Exchange:
     spoken = dialect("chat")
     made = Exchange(
-        planned(due_ns=due_ms * MS), START + due_ms * MS, b"", Reply(spoken, marks(spoken))
+        planned(due_ns=due_ms * MS), START + due_ms * MS, b"", Reply(spoken, marks(spoken), asked=4)
     )
     made.sent_ns = None if sent_ms is None else START + sent_ms * MS
     for at_ms, data in reads:

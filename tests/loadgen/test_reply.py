@@ -12,11 +12,12 @@ from tests.loadgen.streams import STREAMS, Told
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
 CHUNKED = HEAD + b"transfer-encoding: chunked\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
+ASKED = 8
 
 
 def new(api: str = "chat") -> Reply:
     spoken = dialect(api)
-    return Reply(spoken, marks(spoken))
+    return Reply(spoken, marks(spoken), asked=ASKED)
 
 
 def chunk(data: bytes) -> bytes:

@@ -10,7 +10,7 @@ def at_boundary(stream: EventStream) -> bool:
 
 
 def whole(data: bytes) -> list[bytes]:
-    return EventStream().feed(data)
+    return EventStream(most_events=1000).feed(data)
 
 
 @pytest.mark.parametrize(
@@ -53,13 +53,13 @@ def test_cut_anywhere_it_is_the_same(data: bytes) -> None:
     assert len(expected) == 2
     for first in range(len(data) + 1):
         for second in range(first, len(data) + 1):
-            stream = EventStream()
+            stream = EventStream(most_events=1000)
             parts = (data[:first], data[first:second], data[second:])
             assert [event for part in parts for event in stream.feed(part)] == expected
 
 
 def test_an_event_is_out_with_the_byte_that_ends_it() -> None:
-    stream = EventStream()
+    stream = EventStream(most_events=1000)
     assert not at_boundary(stream)
     assert stream.feed(b"data: a\n") == []
     assert not at_boundary(stream)
