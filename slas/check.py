@@ -369,11 +369,7 @@ class _Sitting:
 
     def _undisturbed(self, target: Target, limit: float, confidence: float | None) -> Ruling | None:
         """Return what a FAIL may be without the generators' pauses; None if they have no part in it."""
-        expression = target.check.expression
         if self.pause is None or not is_timed(target):
-            return None
-        if expression.bounds and expression.upper:
-            # pauses only lower a share of good requests: such a ceiling they can never break
             return None
         if self.undisturbed is None:
             # buckets have no requests to tell apart: the longest pause counts for each of them

@@ -879,6 +879,14 @@ def test_an_abort_for_our_own_lateness_is_ours() -> None:
     assert rule(sla(HOPELESS), ended(both), None).ruling is FAIL
 
 
+def test_what_is_answered_after_the_stop_did_not_end_the_run() -> None:
+    late = lately(290, late_ns=900 * MS, ttft_ns=950 * MS)
+    drained = [
+        row(ordinal=300 + i, due_ns=WARMUP_NS + 14 * S + i * MS, ttft_ns=10 * S) for i in range(100)
+    ]
+    assert rule(sla(HOPELESS), ended([*late, *drained]), None).ruling is Ruling.INVALID
+
+
 def test_lateness_long_before_an_abort_does_not_excuse_it() -> None:
     requests = lately(150, ttft_ns=950 * MS)
     requests[:2] = [
@@ -1291,6 +1299,11 @@ def test_a_steady_state_that_was_cut_proves_nothing(promise: str) -> None:
     one = rule(sla(promise), early, None)
     assert one.checks[0].ruling is INCONCLUSIVE
     assert one.ruling is Ruling.INVALID
+    # nor does what the sampler saw while the engine was being stopped
+    after = replace(
+        early, memory=tuple(memory(dict.fromkeys(range(-7, 3), 60 * GIB) | {5: 70 * GIB}))
+    )
+    assert rule(sla(promise), after, None).checks[0].ruling is INCONCLUSIVE
     # once the warm-up is over, nothing can change it any more
     whole = memory(dict.fromkeys(range(-7, 0), 60 * GIB) | {1: 70 * GIB})
     later = halted([row()], planned=400, cut="interrupted", memory=tuple(whole))
