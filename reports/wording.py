@@ -243,9 +243,11 @@ def _headline(report: Report) -> tuple[str, str | None]:
             fault = "the measurement does not count, by our fault and not the engine's"
             return f"{fault}: {reason}", _unfit(reason)
         case Ruling.INVALID:
-            ended = next(iter(grounds(verdict)), None)
-            why_ended = "" if ended is None else f": {ended}"
-            return f"the run ended before anything was certain{why_ended}", ended
+            if verdict.cut is not None and verdict.aborted is None:
+                return f"the run was cut before anything was certain: {verdict.cut}", _cut(
+                    verdict.cut
+                )
+            return "the run ended before anything was certain", None
         case Ruling.SKIPPED:
             return "nothing could be ruled on", None
         case Ruling.PASS:

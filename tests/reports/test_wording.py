@@ -81,7 +81,7 @@ def test_headline_says_the_first_ground_and_the_rest_is_not_said_twice(report: R
     assert reasons(dead) == ["the run was cut: the engine died"]
     killed = ruled(report, Ruling.INVALID, cut="the run was never sealed")
     assert headline(killed) == (
-        "the run ended before anything was certain: the run was cut: the run was never sealed (exit 99)"
+        "the run was cut before anything was certain: the run was never sealed (exit 99)"
     )
     assert reasons(killed) == []
 
@@ -97,7 +97,9 @@ def test_interrupted_run_with_a_certain_break_is_a_fail(report: Report) -> None:
     cut = interrupted(report)
     assert word(ruled(cut, Ruling.FAIL)) == "FAIL"
     assert word(replace(cut, exit_code=4)) == "INVALID"
-    assert "run was cut: interrupted by SIGINT" in headline(replace(cut, exit_code=4))
+    assert "before anything was certain: interrupted by SIGINT" in headline(
+        replace(cut, exit_code=4)
+    )
 
 
 def test_court_of_a_cut_run_leaves_nothing_to_say_of_a_check(
