@@ -19,6 +19,7 @@ from loadgen.generator.wire import Wire, factory
 
 KEEP_NS = 4_000_000_000
 AT_ONCE = 8
+_UNLIMITED = aiohttp.ClientTimeout(total=None)
 WIRE = f"http/1.1 on aiohttp {aiohttp.__version__}"
 
 
@@ -32,9 +33,7 @@ class Connections:
         )
         self._connector._factory = factory(loop)  # type: ignore[assignment]  # a contract test holds it
         self._target = ClientRequest("POST", URL(url), loop=loop)
-        self._timeout = aiohttp.ClientTimeout(
-            total=None, connect=connect_ns / 1e9, ceil_threshold=float("inf")
-        )
+        self._connect_s = connect_ns / 1e9
         self._idle: deque[Wire] = deque()
         self.opened = 0
 
@@ -55,8 +54,12 @@ class Connections:
         self._idle.append(wire)
 
     async def open(self) -> Wire:
-        """Make a new connection. Raises OSError, aiohttp.ClientError or TimeoutError."""
-        connection = await self._connector.connect(self._target, [], self._timeout)
+        """Make a new connection, however long that takes. Raises OSError or aiohttp.ClientError.
+
+        The limit is the caller's to hold: a timer in here would go off after a pause of ours, before the loop
+        could see that the connection had long been made.
+        """
+        connection = await self._connector.connect(self._target, [], _UNLIMITED)
         wire = connection.protocol
         assert isinstance(wire, Wire), "aiohttp's connector no longer makes our protocol"
         wire.connection = connection
@@ -76,7 +79,8 @@ class Connections:
         """
         while (missing := wanted - len(self._idle)) > 0:
             made = await asyncio.gather(
-                *(self.open() for _ in range(min(missing, AT_ONCE))), return_exceptions=True
+                *(self._open_in_time() for _ in range(min(missing, AT_ONCE))),
+                return_exceptions=True,
             )
             self._idle.extend(wire for wire in made if isinstance(wire, Wire))
             if any(
@@ -86,6 +90,10 @@ class Connections:
             for fault in made:
                 if isinstance(fault, BaseException):
                     raise fault
+
+    async def _open_in_time(self) -> Wire:
+        async with asyncio.timeout(self._connect_s):
+            return await self.open()
 
     def prune(self) -> None:
         """Close what has been idle for too long, and forget what the server closed."""

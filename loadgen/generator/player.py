@@ -40,12 +40,14 @@ SLICE_NS: Final = 200_000
 BUSY_S: Final = 0.002
 CALM_S: Final = 0.02
 SWEEP_NS: Final = 100_000_000
+# after a longer pause of ours, limits wait for as long as it was, up to a second
+PAUSED_NS: Final = 50_000_000
 # connections are opened for what is due this far ahead
 AHEAD_NS: Final = 1_000_000_000
 MOST_IDLE: Final = 4096
 # A closed loop whose request failed waits at least this long: a server that refuses at once would otherwise
 # have the loop do nothing but fail, and blind the instrument to everything else.
-PAUSE_NS: Final = 100_000_000
+AFTER_FAILURE_NS: Final = 100_000_000
 # what a host says when it has run out of something of ours
 OURS: Final = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM}
@@ -104,7 +106,9 @@ class Player:
         self._filling: asyncio.Task[None] | None = None
         self._chore: asyncio.TimerHandle | None = None
         self._next_second_ns = self._start_ns + SECOND_NS
+        self._chore_due_ns = self._chore_ns = monotonic_ns()
         self._next_sweep_ns = 0
+        self._sweep_waits = False
         self._drain_end_ns = self._window_end_ns + profile.drain_ns
         self._stopped: str | None = None
         self._invalid: Counter[str] = Counter()
@@ -157,6 +161,7 @@ class Player:
         self._top_up()
         freeze()
         self._probe = Probe(self._loop, max(self._start_ns, monotonic_ns()))
+        self._chore_due_ns = monotonic_ns()
         self._chores()
         self._arm()
         await self._over
@@ -354,7 +359,7 @@ class Player:
         exchange = turns.take()
         self._unprepared.append(turns)
         think_ns = exchange.planned.think_ns
-        exchange.due_ns = done_ns + (max(think_ns, PAUSE_NS) if failed else think_ns)
+        exchange.due_ns = done_ns + (max(think_ns, AFTER_FAILURE_NS) if failed else think_ns)
         if exchange.due_ns < self._window_end_ns:
             self._schedule(exchange)
             self._arm()
@@ -407,9 +412,18 @@ class Player:
     def _chores(self) -> None:
         """Do a slice of what need not be done on time, and say when to go on."""
         now_ns = monotonic_ns()
+        # The sockets have been looked at since the last chores, and maybe not since now: a limit may only be
+        # held against what would have been read by then.
+        read_ns, self._chore_ns = self._chore_ns, now_ns
+        paused_ns = now_ns - self._chore_due_ns
+        if paused_ns > PAUSED_NS and not self._sweep_waits:
+            # connections and replies that our pause held up have as long again to get on
+            self._sweep_waits = True
+            self._next_sweep_ns = max(self._next_sweep_ns, now_ns + min(paused_ns, SECOND_NS))
         if now_ns >= self._next_sweep_ns:
             self._next_sweep_ns = now_ns + SWEEP_NS
-            self._sweep(now_ns)
+            self._sweep_waits = False
+            self._sweep(now_ns, read_ns)
         if now_ns >= self._next_second_ns:
             self._tick(now_ns)
         until_ns = now_ns + SLICE_NS
@@ -421,15 +435,17 @@ class Player:
             or bool(self._unprepared)
         )
         if not self._over.done():
-            self._chore = self._loop.call_later(BUSY_S if busy else CALM_S, self._chores)
+            wait_s = BUSY_S if busy else CALM_S
+            self._chore_due_ns = now_ns + int(wait_s * SECOND_NS)
+            self._chore = self._loop.call_later(wait_s, self._chores)
 
-    def _sweep(self, now_ns: int) -> None:
-        """Look for requests past a limit, every 100 ms: one timer for all, none for each."""
-        for exchange in [each for each in self._open if each.look_again_ns <= now_ns]:
-            stage = exchange.overdue(now_ns, self._profile.timeouts)
+    def _sweep(self, now_ns: int, read_ns: int) -> None:
+        """Look for requests that were past a limit at ``read_ns``, every 100 ms: one timer for all, none for each."""
+        for exchange in [each for each in self._open if each.look_again_ns <= read_ns]:
+            stage = exchange.overdue(read_ns, self._profile.timeouts)
             if stage is not None:
                 self._time_out(exchange, now_ns, stage)
-        if now_ns >= self._drain_end_ns:
+        if read_ns >= self._drain_end_ns:
             self._cut(now_ns, "drain")
         self._connections.prune()
         self._top_up()
