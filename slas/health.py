@@ -342,10 +342,12 @@ def _unwatched(
     # without rows the run is old, and what its generators said of themselves may be gone with them
     if docket.columns is None or any(s.loop_lag_ns for s in watched):
         return
-    tightest = _tightest(twice, "gap") or next(
+    # where an engine died before the window, nothing was ruled on, and there was no lag left to report
+    ruled_on = [one for one in twice if one.from_due in (Ruling.PASS, Ruling.FAIL)]
+    tightest = _tightest(ruled_on, "gap") or next(
         (
             (str(ruled.target), ruled.limit)
-            for ruled in twice
+            for ruled in ruled_on
             if ruled.from_due is Ruling.FAIL and is_timed(ruled.target)
         ),
         None,

@@ -208,6 +208,20 @@ def test_gaps_cannot_be_ruled_by_generators_that_do_not_report() -> None:
     assert health(run, "ttft.p99 <= 300ms").fit
 
 
+@pytest.mark.parametrize("promise", ["itl.p90 <= 1s", "tpot.p90 <= 1s", "goodput(itl <= 1s) >= 9%"])
+def test_an_engine_that_dies_early_in_the_warm_up_leaves_no_lag_to_report(promise: str) -> None:
+    run = evidence([row(ordinal=i, due_ns=i * MS) for i in range(10)])
+    died = replace(
+        run,
+        runs=(replace(run.runs[0], finished=False),),
+        health=tuple(healthy()[:1]),
+        engine_fault="engine was killed by signal 9 (SIGKILL)",
+    )
+    verdict = sitting(died, promise)
+    assert verdict.health.reasons == ()
+    assert verdict.ruling is Ruling.FAIL
+
+
 def test_causes_are_reported_and_do_not_decide() -> None:
     busy = healthy(steal_share=0.12, run_queue_ns=300 * MS)
     found = health(replace(evidence(rows([100 * MS] * 400)), health=tuple(busy)))
