@@ -2,40 +2,50 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from reports.fault import FormatError
 from reports.members import MemberReader, MemberWriter, compact
+from reports.shape import COUNT, FLAG, OBJECT, STAMP, TEXT, Shape, integers
 from slas.evidence import Outcome, Phase, RequestRow, UsageFrom
 
 KIND = "requests"
 _OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 _PHASES = {phase.value: phase for phase in Phase}
 _USAGE: dict[str, UsageFrom] = {"server": "server", "client": "client"}
-
-_INTEGERS = (
-    "run",
-    "ordinal",
-    "turn",
-    "due_ns",
-    "done_ns",
-    "output_tokens",
-    "output_planned",
+_SHAPE = Shape(
+    {
+        "run": COUNT,
+        "tenant": TEXT,
+        "phase": TEXT,
+        "burst": FLAG,
+        "ordinal": COUNT,
+        "session": TEXT,
+        "turn": COUNT,
+        "due_ns": STAMP,
+        "connect_ns": STAMP.or_null(),
+        "sent_ns": STAMP.or_null(),
+        "first_ns": STAMP.or_null(),
+        "output_first_ns": STAMP.or_null(),
+        "last_ns": STAMP.or_null(),
+        "done_ns": STAMP,
+        "outcome": TEXT,
+        "status": COUNT.or_null(),
+        "stage": TEXT.or_null(),
+        "why": TEXT.or_null(),
+        "finish": TEXT.or_null(),
+        "prompt_tokens": COUNT.or_null(),
+        "output_tokens": COUNT,
+        "client_tokens": COUNT.or_null(may_lack=True),
+        "output_planned": COUNT,
+        "usage_from": TEXT,
+        "gaps": OBJECT,
+        "reused_connection": FLAG,
+    }
 )
-_INTEGERS_OR_NULL = (
-    "connect_ns",
-    "sent_ns",
-    "first_ns",
-    "output_first_ns",
-    "last_ns",
-    "status",
-    "prompt_tokens",
-    "client_tokens",
-)
-_MOST = 2**62
-"""Beyond it a difference of two stamps has no 64-bit integer; in nanoseconds it is 146 years."""
 
 
 class RowWriter(MemberWriter):
@@ -94,50 +104,30 @@ def row_line(row: RequestRow) -> bytes:
 def row_from(stored: Mapping[str, Any]) -> RequestRow:
     """Return the row that a stored object holds.
 
-    Raises KeyError, TypeError or ValueError if it holds none.
+    Raises ValueError, naming the key, if it holds none.
     """
-    gaps = stored["gaps"]
-    for name in _INTEGERS:
-        if type(stored[name]) is not int or abs(stored[name]) > _MOST:
-            raise ValueError(f"{name} is {stored[name]!r}, no integer")
-    # a later key of this format: older rows lack it
-    client_tokens = stored.get("client_tokens")
-    for name in _INTEGERS_OR_NULL:
-        value = client_tokens if name == "client_tokens" else stored[name]
-        if value is not None and (type(value) is not int or abs(value) > _MOST):
-            raise ValueError(f"{name} is {value!r}, no integer and not null")
-    for name in ("ns", "tokens"):
-        if not set(map(type, gaps[name])) <= {int} or max(map(abs, gaps[name]), default=0) > _MOST:
-            raise ValueError(f"gaps.{name} holds something that is no integer")
-    return RequestRow(
-        run=stored["run"],
-        tenant=stored["tenant"],
-        phase=_PHASES[stored["phase"]],
-        burst=stored["burst"],
-        ordinal=stored["ordinal"],
-        session=stored["session"],
-        turn=stored["turn"],
-        due_ns=stored["due_ns"],
-        connect_ns=stored["connect_ns"],
-        sent_ns=stored["sent_ns"],
-        first_ns=stored["first_ns"],
-        output_first_ns=stored["output_first_ns"],
-        last_ns=stored["last_ns"],
-        done_ns=stored["done_ns"],
-        outcome=_OUTCOMES[stored["outcome"]],
-        status=stored["status"],
-        stage=stored["stage"],
-        why=stored["why"],
-        finish=stored["finish"],
-        prompt_tokens=stored["prompt_tokens"],
-        output_tokens=stored["output_tokens"],
-        client_tokens=client_tokens,
-        output_planned=stored["output_planned"],
-        usage_from=_USAGE[stored["usage_from"]],
-        gaps_ns=tuple(gaps["ns"]),
-        gap_tokens=tuple(gaps["tokens"]),
-        reused_connection=stored["reused_connection"],
-    )
+    fields = _SHAPE.read(stored)
+    gaps = fields.pop("gaps")
+    try:
+        fields["phase"] = _PHASES[fields["phase"]]
+        fields["outcome"] = _OUTCOMES[fields["outcome"]]
+        fields["usage_from"] = _USAGE[fields["usage_from"]]
+        gaps_ns, gap_tokens = gaps["ns"], gaps["tokens"]
+    except KeyError as fault:
+        raise ValueError(_lacking(stored)) from fault
+    gaps_ns = integers("gaps.ns", gaps_ns)
+    gap_tokens = integers("gaps.tokens", gap_tokens)
+    if len(gaps_ns) != len(gap_tokens):
+        raise ValueError(f"gaps.ns has {len(gaps_ns)} values and gaps.tokens {len(gap_tokens)}")
+    return RequestRow(gaps_ns=gaps_ns, gap_tokens=gap_tokens, **fields)
+
+
+def _lacking(stored: Mapping[str, Any]) -> str:
+    """Return in words which key holds no word that is known, or which list of gaps is missing."""
+    for name, known in (("phase", _PHASES), ("outcome", _OUTCOMES), ("usage_from", _USAGE)):
+        if stored[name] not in known:
+            return f"{name} is {reprlib.repr(stored[name])}, not one of {', '.join(known)}"
+    return f"the key 'gaps.{'tokens' if 'ns' in stored['gaps'] else 'ns'}' is missing"
 
 
 class RowReader:
@@ -155,20 +145,12 @@ class RowReader:
         for number, stored in enumerate(self._stored, start=2):
             try:
                 yield row_from(stored)
-            except (KeyError, TypeError, ValueError) as fault:
+            except ValueError as fault:
                 raise FormatError(
                     self._stored.path,
-                    f"line {number} is no request row: {_words(fault, stored)}",
+                    f"line {number} is no request row: {fault}",
                     "the file was changed after it was written; measure again",
                 ) from fault
-
-
-def _words(fault: Exception, stored: Mapping[str, Any]) -> str:
-    if not isinstance(fault, KeyError):
-        return str(fault)
-    if fault.args[0] in (stored.get("outcome"), stored.get("phase"), stored.get("usage_from")):
-        return f"{fault} is no outcome, phase or source of usage"
-    return f"the key {fault} is missing"
 
 
 def read_rows(path: Path) -> Iterator[RequestRow]:

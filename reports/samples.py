@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from reports.fault import FormatError
 from reports.members import MemberReader, MemberWriter, compact
+from reports.shape import COUNT, LIST, MOST, NUMBER, STAMP, TEXT, Shape, integers
 from slas.evidence import EngineSample, HealthSample, MemorySample
 
 Sample = MemorySample | EngineSample | HealthSample
@@ -24,27 +25,55 @@ class SampleKind(Generic[S]):
     make: Callable[[Mapping[str, Any]], S]
 
 
-def _integers(stored: Mapping[str, Any], *names: str) -> None:
-    for name in names:
-        if type(stored[name]) is not int:
-            raise ValueError(f"{name} is {stored[name]!r}, no integer")
+_MEMORY = Shape(
+    {
+        "before_ns": STAMP,
+        "after_ns": STAMP,
+        "node": TEXT,
+        "gpu": COUNT,
+        "used_bytes": COUNT.or_null(),
+        "total_bytes": COUNT.or_null(),
+        "why": TEXT.or_null(may_lack=True),
+    }
+)
+_ENGINE = Shape(
+    {
+        "at_ns": STAMP,
+        "kv_usage_share": NUMBER.or_null(),
+        "running": NUMBER.or_null(),
+        "waiting": NUMBER.or_null(),
+        "preemptions": NUMBER.or_null(),
+        "queue_seconds_sum": NUMBER.or_null(may_lack=True),
+        "queue_seconds_count": NUMBER.or_null(may_lack=True),
+    }
+)
+_HEALTH = Shape(
+    {
+        "run": COUNT,
+        "lane": TEXT,
+        "at_ns": STAMP,
+        "loop_lag_ns": LIST,
+        "events": COUNT,
+        "reads": COUNT,
+        "in_flight": COUNT,
+        "run_queue_ns": STAMP.or_null(),
+        "steal_share": NUMBER.or_null(),
+    }
+)
 
 
 def _memory(stored: Mapping[str, Any]) -> MemorySample:
-    _integers(stored, "before_ns", "after_ns", "gpu")
-    return MemorySample(**stored)
+    return MemorySample(**_MEMORY.read(stored))
 
 
 def _engine(stored: Mapping[str, Any]) -> EngineSample:
-    _integers(stored, "at_ns")
-    return EngineSample(**stored)
+    return EngineSample(**_ENGINE.read(stored))
 
 
 def _health(stored: Mapping[str, Any]) -> HealthSample:
-    _integers(stored, "run", "at_ns")
-    if not set(map(type, stored["loop_lag_ns"])) <= {int}:
-        raise ValueError("loop_lag_ns holds something that is no integer")
-    return HealthSample(**{**stored, "loop_lag_ns": tuple(stored["loop_lag_ns"])})
+    fields = _HEALTH.read(stored)
+    lag_ns = integers("loop_lag_ns", fields.pop("loop_lag_ns"), least=-MOST)
+    return HealthSample(loop_lag_ns=lag_ns, **fields)
 
 
 MEMORY = SampleKind(kind="memory", sample=MemorySample, make=_memory)
@@ -86,7 +115,7 @@ class SampleReader(Generic[S]):
         for number, stored in enumerate(self._stored, start=2):
             try:
                 yield self._kind.make(stored)
-            except (KeyError, TypeError, ValueError) as fault:
+            except ValueError as fault:
                 raise FormatError(
                     self._stored.path,
                     f"line {number} is no {self._kind.kind} sample: {fault}",

@@ -46,23 +46,55 @@ def test_line_that_is_no_sample_is_named(kind: SampleKind[Any], tmp_path: Any) -
         list(read_samples(path, kind))
 
 
+HUGE = 10**30
+
+
 @pytest.mark.parametrize(
     ("kind", "fields", "said"),
     [
-        (MEMORY, {"before_ns": float("nan")}, "before_ns is nan"),
-        (MEMORY, {"gpu": 0.5}, "gpu is 0.5"),
-        (ENGINE, {"at_ns": 1.5}, "at_ns is 1.5"),
-        (HEALTH, {"at_ns": float("nan")}, "at_ns is nan"),
-        (HEALTH, {"loop_lag_ns": [1, float("nan")]}, "loop_lag_ns"),
+        (MEMORY, {"before_ns": float("nan")}, "before_ns is nan, no integer"),
+        (MEMORY, {"after_ns": None}, "after_ns is None, no integer"),
+        (MEMORY, {"after_ns": HUGE}, "after_ns is .*, out of range"),
+        (MEMORY, {"gpu": 0.5}, "gpu is 0.5, no integer"),
+        (MEMORY, {"gpu": -1}, "gpu is -1, out of range"),
+        (MEMORY, {"node": 5}, "node is 5, no text"),
+        (MEMORY, {"used_bytes": "x"}, "used_bytes is 'x', no integer and not null"),
+        (MEMORY, {"used_bytes": -1}, "used_bytes is -1, out of range"),
+        (MEMORY, {"total_bytes": HUGE}, "total_bytes is .*, out of range"),
+        (MEMORY, {"why": 0}, "why is 0, no text and not null"),
+        (ENGINE, {"at_ns": 1.5}, "at_ns is 1.5, no integer"),
+        (ENGINE, {"kv_usage_share": float("inf")}, "kv_usage_share is inf, no finite number"),
+        (ENGINE, {"running": "2"}, "running is '2', no number and not null"),
+        (ENGINE, {"waiting": HUGE}, "waiting is .*, out of range"),
+        (ENGINE, {"queue_seconds_sum": True}, "queue_seconds_sum is True, no number"),
+        (HEALTH, {"run": "x"}, "run is 'x', no integer"),
+        (HEALTH, {"run": -1}, "run is -1, out of range"),
+        (HEALTH, {"lane": None}, "lane is None, no text"),
+        (HEALTH, {"at_ns": float("nan")}, "at_ns is nan, no integer"),
+        (HEALTH, {"loop_lag_ns": [1, float("nan")]}, "loop_lag_ns holds something that is no int"),
+        (HEALTH, {"loop_lag_ns": "x"}, "loop_lag_ns is 'x', no list"),
+        (HEALTH, {"loop_lag_ns": [HUGE]}, "loop_lag_ns holds an integer that is out of range"),
+        (HEALTH, {"events": None}, "events is None, no integer"),
+        (HEALTH, {"run_queue_ns": []}, r"run_queue_ns is \[\], no integer and not null"),
+        (HEALTH, {"steal_share": "x"}, "steal_share is 'x', no number and not null"),
+        (HEALTH, {"steal_share": float("nan")}, "steal_share is nan, no finite number"),
     ],
 )
-def test_a_stamp_that_is_no_integer_is_named(
+def test_a_value_that_no_sample_may_hold_is_named(
     kind: SampleKind[Any], fields: dict[str, Any], said: str, tmp_path: Any
 ) -> None:
     samples: dict[str, Any] = {"memory": memory, "engine": engine, "health": healthy}
     path = tmp_path / "node.jsonl.gz"
     with MemberWriter(path, kind.kind, {}) as writer:
-        stored = {**asdict(samples[kind.kind]()[0]), **fields}
-        writer.append([json.dumps(stored).encode()])
-    with pytest.raises(FormatError, match=f"line 2 is no {kind.kind} sample: .*{said}"):
+        whole = asdict(samples[kind.kind]()[0])
+        writer.append([json.dumps(whole).encode(), json.dumps({**whole, **fields}).encode()])
+    with pytest.raises(FormatError, match=f"line 3 is no {kind.kind} sample: {said}"):
         list(read_samples(path, kind))
+
+
+@pytest.mark.parametrize("kind", [kind for kind, _ in KINDS], ids=lambda kind: kind.kind)
+def test_keys_that_a_later_writer_adds_are_left_aside(kind: SampleKind[Any]) -> None:
+    samples: dict[str, Any] = {"memory": memory, "engine": engine, "health": healthy}
+    sample = samples[kind.kind]()[0]
+    stored = json.loads(json.dumps(asdict(sample)))
+    assert kind.make({**stored, "volts": 3}) == sample
