@@ -29,7 +29,16 @@ class UsageError(PaperError):
 
 
 class FormatError(PaperError):
-    """A file is damaged, of another kind, or written by a newer tailgate."""
+    """A file is damaged, of another kind, unreadable, or written by a newer tailgate."""
+
+    @classmethod
+    def unreadable(cls, path: Path, cause: OSError) -> FormatError:
+        """Return the fault of a file that cannot be read: a folder or a dangling link in its place, no permission."""
+        return cls(
+            path,
+            f"it cannot be read: {cause.strerror}",
+            "restore the file and its permissions, or measure again",
+        )
 
 
 class WriteError(PaperError):

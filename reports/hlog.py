@@ -108,7 +108,11 @@ def read_intervals(path: Path) -> Iterator[Interval]:
 
     Raises FormatError with the line if one is damaged or has other settings than ours.
     """
-    with path.open(encoding="utf-8", errors="replace") as file:
+    try:
+        file = path.open(encoding="utf-8", errors="replace")
+    except OSError as cause:
+        raise FormatError.unreadable(path, cause) from cause
+    with file:
         for number, line in enumerate(file, start=1):
             if line.startswith(("#", '"StartTimestamp"')) or not line.strip():
                 continue

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from reports.fault import FormatError, WriteError
 from reports.hlog import OVER_BUCKET, Interval, Pairs, tag_of, write_hlog
 from reports.rundir import RunDir
 from slas.columns import UNBOUNDED, Columns, columns_of
@@ -32,12 +33,13 @@ def write_intervals(run: RunDir, evidence: Evidence) -> tuple[Path, ...]:
     A value is in the second in which its request was done. Values of failed requests that have no end are
     not in it: measurements.json counts them. Holes between two intervals of a tag are written as one empty
     interval, since plotters draw a missing one wrong.
-    Raises WriteError if they cannot be written.
+    Raises WriteError if they cannot be written, FormatError if a folder is in the place of a log.
     """
     host = run.manifest().hosts[0]
     columns = columns_of(evidence)
     # a run that was killed may have rows and no span; its log then starts where the host's clocks were read
-    began_ns = dict.fromkeys(columns.runs, host.epoch_monotonic_ns)
+    runs = {*columns.runs, *(sample.run for sample in evidence.health)}
+    began_ns = dict.fromkeys(sorted(runs), host.epoch_monotonic_ns)
     began_ns |= {span.run: span.start_ns for span in evidence.runs}
     start_s = {
         number: (host.epoch_wall_ns + start_ns - host.epoch_monotonic_ns) / _SECOND_NS
@@ -50,14 +52,31 @@ def write_intervals(run: RunDir, evidence: Evidence) -> tuple[Path, ...]:
     ):
         run_of = key[3]
         by_run[run_of] += _intervals(tag_of(key), seconds, start_s[run_of])
-    for stale in run.intervals.glob("*.hlog"):
-        stale.unlink()
+    _clear(run.intervals)
     paths = []
     for number, intervals in by_run.items():
         path = run.intervals / f"run-{number}.hlog"
         write_hlog(path, start_s[number], intervals)
         paths.append(path)
     return tuple(paths)
+
+
+def _clear(folder: Path) -> None:
+    """Leave the folder without a log, and make it anew if somebody deleted it.
+
+    Raises WriteError if that fails, FormatError if something that is no file has the name of a log.
+    """
+    stale = folder
+    try:
+        folder.mkdir(exist_ok=True)
+        for stale in folder.glob("*.hlog"):
+            stale.unlink()
+    except IsADirectoryError as cause:
+        raise FormatError(
+            stale, "it is a folder where a log must go", "remove it, and check the run again"
+        ) from cause
+    except OSError as cause:
+        raise WriteError(stale, cause, lost=0) from cause
 
 
 def latencies(columns: Columns) -> dict[HistogramKey, dict[int, Pairs]]:

@@ -112,7 +112,7 @@ class MemberReader:
 
     ``torn`` counts, after the iteration, the members that were cut short or damaged and the lines that are
     no JSON; all whole lines of a cut member are read.
-    Raises FormatError if the file is of another kind or of a newer format.
+    Raises FormatError if the file cannot be opened, is of another kind or of a newer format.
     """
 
     def __init__(self, path: Path, kind: str) -> None:
@@ -154,7 +154,11 @@ class MemberReader:
             )
 
     def _lines(self) -> Iterator[bytes]:
-        with self.path.open("rb") as file:
+        try:
+            file = self.path.open("rb")
+        except OSError as cause:
+            raise FormatError.unreadable(self.path, cause) from cause
+        with file:
             if os.fstat(file.fileno()).st_size == 0:
                 return
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:

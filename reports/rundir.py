@@ -168,6 +168,8 @@ class RunDir:
             raise UsageError(
                 self.path, "it has no manifest.json", "give a run directory"
             ) from cause
+        except OSError as cause:
+            raise FormatError.unreadable(self.manifest_file, cause) from cause
         return manifests.from_json(stored, self.manifest_file)
 
     def seal(self) -> Manifest:

@@ -36,6 +36,28 @@ def test_intervals_add_up_to_the_rows(tmp_path: Path) -> None:
     assert found["loop_lag", "local-0", "calm", 1].total > 0
 
 
+def test_folder_of_intervals_is_made_anew_and_no_folder_is_a_log(tmp_path: Path) -> None:
+    manifest, evidence = synthetic(tenants=2, duration_s=8)
+    run = RunDir.create(tmp_path / "run")
+    run.write_manifest(manifest)
+    run.intervals.rmdir()
+    (path,) = write_intervals(run, evidence)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(FormatError, match="a folder where a log must go") as caught:
+        write_intervals(run, evidence)
+    assert str(path) in str(caught.value)
+
+
+def test_health_of_a_run_without_rows_and_span_is_kept(tmp_path: Path) -> None:
+    manifest, evidence = synthetic(tenants=2, duration_s=8)
+    run = RunDir.create(tmp_path / "run")
+    run.write_manifest(manifest)
+    stray = tuple(replace(sample, run=9) for sample in evidence.health[:3])
+    paths = write_intervals(run, replace(evidence, health=(*evidence.health, *stray)))
+    assert [path.name for path in paths] == ["run-1.hlog", "run-9.hlog"]
+
+
 def test_seconds_are_those_of_completion_and_holes_are_written_empty(tmp_path: Path) -> None:
     manifest, evidence = synthetic(tenants=2, duration_s=8)
     run = RunDir.create(tmp_path / "run")

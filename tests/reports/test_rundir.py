@@ -11,7 +11,7 @@ from reports.fault import FormatError, UsageError, WriteError
 from reports.members import MemberWriter
 from reports.replacing import write_atomic
 from reports.rows import RowWriter
-from reports.rundir import RunDir, read_evidence
+from reports.rundir import RunDir, read_evidence, read_summaries
 from reports.samples import ENGINE, HEALTH, MEMORY, SampleWriter
 from tests.reports.synthetic import synthetic
 
@@ -133,6 +133,34 @@ def test_rows_of_a_newer_format_are_refused(tmp_path: Path) -> None:
         pass
     with pytest.raises(FormatError, match="format 9"):
         read_evidence(run.path)
+
+
+@pytest.mark.parametrize("damage", ["folder", "dangling"])
+@pytest.mark.parametrize(
+    "name", ["requests/local-0", "health/local-0", "memory/localhost", "engine/metrics"]
+)
+def test_what_is_no_file_in_the_place_of_one_is_named(
+    name: str, damage: str, tmp_path: Path
+) -> None:
+    run = store(tmp_path)
+    file = run.path / f"{name}.jsonl.gz"
+    file.unlink()
+    if damage == "folder":
+        file.mkdir()
+    else:
+        file.symlink_to(tmp_path / "absent")
+    with pytest.raises(FormatError, match="it cannot be read: ") as caught:
+        read_evidence(run.path)
+    assert str(file) in str(caught.value)
+
+
+def test_log_that_is_a_folder_is_named(tmp_path: Path) -> None:
+    run = store(tmp_path)
+    file = run.intervals / "run-1.hlog"
+    file.mkdir()
+    with pytest.raises(FormatError, match="it cannot be read: Is a directory") as caught:
+        read_summaries(run.path)
+    assert str(file) in str(caught.value)
 
 
 def test_manifest_of_a_newer_format_is_refused(tmp_path: Path) -> None:
