@@ -123,8 +123,10 @@ def judge(reply: Reply, *, lost: str | None = None, overdue: str | None = None) 
             return Ending(outcome=Outcome.BROKEN, stage=stage, why=why)
         if not reply.stamps:
             return Ending(outcome=Outcome.BROKEN, stage=stage, why="no tokens")
-        note = lost or (overdue and "the reply was left open after its last event") or reply.doubt
-        return Ending(outcome=Outcome.COMPLETED, why=note[:WHY] if note else None)
+        open_end = overdue and "the reply was left open after its last event"
+        # a reply whose end is the connection's lost nothing with it
+        notes = filter(None, (None if reply.over else lost or open_end, reply.doubt))
+        return Ending(outcome=Outcome.COMPLETED, why="; ".join(notes)[:WHY] or None)
     if overdue is not None:
         return Ending(outcome=Outcome.TIMED_OUT, stage=overdue)
     if lost is not None and not reply.over:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 HEAD_LIMIT_BYTES = 1 << 16
 CHUNK_LINE_LIMIT_BYTES = 1 << 10
+# in one read, which is 256 KiB at most: no server sends 32 bytes at a time, framing included
+MOST_CHUNKS = 1 << 13
 _LENGTH = re.compile(rb"[0-9]{1,15}\Z")
 _HEX = {spelling: n for n in range(8192) for spelling in (b"%x" % n, b"%X" % n)}
 _HEX_DIGITS = re.compile(rb"[0-9A-Fa-f]{1,15}\Z")
@@ -151,6 +153,8 @@ class Body:
                     if data[end : end + 2] != b"\r\n":
                         raise HttpError(f"bad end of a chunk: {data[end : end + 2]!r}")
                     parts.append(data[at:end])
+                    if len(parts) > MOST_CHUNKS:
+                        raise HttpError(f"more than {MOST_CHUNKS} chunks at once")
                     at = end + 2
                     continue
                 left = length + 2

@@ -267,3 +267,78 @@ def test_every_whole_reply_of_odd_values_is_a_row(
 @settings(deadline=None, max_examples=75)
 def test_bytes_of_any_kind_are_a_row(head: bytes, rest: bytes, step: int | None) -> None:
     told(head + rest, step=step)
+
+
+def flood(head: bytes, piece: bytes) -> Reply:
+    """Feed the piece again and again, 64 KiB a read, until the reply is over."""
+    reply = Reply(dialect("chat"), marks(dialect("chat")), asked=ASKED)
+    read = piece * max(65536 // len(piece), 1)
+    fed_bytes = 0
+    reply.feed(head, 0)
+    while not reply.over:
+        assert fed_bytes < 4 << 20, "the flood goes on"
+        reply.feed(read, fed_bytes)
+        fed_bytes += len(read)
+    return reply
+
+
+@pytest.mark.parametrize(
+    ("head", "piece", "why"),
+    [
+        (EVENTS + b"data: ", b"x", "an event of more than 256 KiB"),
+        (EVENTS + b": ", b"x", "an event of more than 256 KiB"),
+        (EVENTS, b"data: x\n", "an event of more than 256 KiB"),
+        (EVENTS, b"\n", "more than 1040 events"),
+        (EVENTS, b"\r", "more than 1040 events"),
+        (EVENTS, b": ping\n\n", "more than 1040 events"),
+        (EVENTS, b"data:\n\n", "more than 1040 events"),
+        (EVENTS, TOKEN, "more than 1040 events"),
+        (EVENTS, b"data: {" + b" " * 200_000 + b"}\n\n", "bytes"),
+        (EVENTS, serve.event({"choices": [{"delta": {"content": "a"}}] * 2000}), "2000 tokens"),
+        (serve.HEAD, b"1\r\nx\r\n", "chunks at once"),
+        (serve.HEAD, b"1", "bad chunk size"),
+        (serve.HEAD, b"1;" + b"x" * 500, "bad chunk size"),
+        (serve.HEAD + b"0\r\n", b"a: b\r\n", "the trailers do not end"),
+        (b"HTTP/1.1 200 OK\r\n", b"a: b\r\n", "the head does not end"),
+        (b"HTTP/1.1 200 OK\r\na: ", b"b", "the head does not end"),
+        (b"HTTP/1.1 100 X\r\n\r\n", b"HTTP/1.1 103 X\r\n\r\n", "the head does not end"),
+        (b"HTTP/1.1 200 OK\r\n\r\n", b"x", "no event stream"),
+        (b"HTTP/1.1 500 OK\r\n\r\n", b"x", "no event stream"),
+    ],
+)
+def test_a_flood_ends_after_bounded_work(head: bytes, piece: bytes, why: str) -> None:
+    reply = flood(head, piece)
+    assert reply.error is not None
+    assert why in reply.error
+    assert not reply.reusable
+    expected = Outcome.REFUSED if reply.status == 500 else Outcome.BROKEN
+    assert judge(reply).outcome is expected
+
+
+def test_a_flood_of_tokens_a_read_each_ends_too() -> None:
+    reply = Reply(dialect("chat"), marks(dialect("chat")), asked=ASKED)
+    reply.feed(serve.HEAD, 0)
+    reads = 0
+    while not reply.feed(serve.chunk(TOKEN), reads):
+        reads += 1
+        assert reads < 3000
+    assert reply.error is not None
+    assert "where 4 tokens were asked for" in reply.error
+
+
+def test_a_server_that_does_not_heed_the_length_asked_for_is_read_to_its_end() -> None:
+    got = told(EVENTS + TOKEN * 1000 + END)
+    assert (got.outcome, got.output_tokens, got.usage_from) == (Outcome.COMPLETED, 1000, "client")
+
+
+def test_a_large_event_in_small_pieces_is_one_event() -> None:
+    event = serve.event({"choices": [{"delta": {"content": "a" * 200_000}}]})
+    got = told(EVENTS + event + END, step=3)
+    assert (got.outcome, got.output_tokens) == (Outcome.COMPLETED, 1)
+
+
+def test_a_reply_that_ends_with_its_connection_lost_nothing() -> None:
+    reply = fed(EVENTS + TOKEN + END)
+    assert judge(reply, lost="gone").why is None
+    reply = fed(serve.HEAD + serve.chunk(TOKEN + END))
+    assert judge(reply, lost="gone").why == "gone"
