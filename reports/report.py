@@ -32,7 +32,8 @@ class Report:
     """Everything that a writer may say about one run.
 
     ``histograms`` hold the distributions of all latencies; ``baseline`` is the run that this one was compared
-    with, if any; ``ruled_by`` is None where nobody said which sheet it was ruled by.
+    with, if any; ``ruled_by`` is None where nobody said which sheet it was ruled by; ``doubts`` are what
+    ``reports.rundir.doubts`` found of the run's directory.
     """
 
     verdict: Verdict
@@ -44,6 +45,13 @@ class Report:
     histograms: Mapping[HistogramKey, Histogram] = field(default_factory=dict)
     baseline: Baseline | None = None
     ruled_by: RuledBy | None = None
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the run, the state of its directory and the court warn of, each once."""
+        said = (*self.manifest.warnings, *self.doubts, *self.verdict.warnings)
+        return tuple(dict.fromkeys(said))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from reports import manifest as manifests
 from reports.fault import FormatError, UsageError, WriteError
@@ -249,7 +251,51 @@ def read_evidence(path: Path) -> Evidence:
         aborted=manifest.aborted,
         constant_rate=plan.constant_rate,
         invalid=invalid,
+        rows_missing=sealed and not rows and _planned_some(manifest),
     )
+
+
+def _planned_some(manifest: Manifest) -> bool:
+    return any(any(run.planned.values()) or manifest.plan.concurrency for run in manifest.runs)
+
+
+def sheet_of(run: RunDir, name: Literal["profile", "sla", "engine"]) -> Path:
+    """Return the sheet of that name that the run was started with, byte for byte.
+
+    Raises UsageError if it is gone or is another one now.
+    """
+    path = run.sheets / f"{name}.yaml"
+    change = _change(path, run.manifest().sheets_sha256.get(name))
+    if change is not None:
+        mend = "restore it from where the run was started"
+        if name == "sla":
+            mend += ", or name one: tailgate check RUN --sla FILE"
+        raise UsageError(path, change, mend)
+    return path
+
+
+def doubts(run: RunDir, manifest: Manifest, evidence: Evidence) -> tuple[str, ...]:
+    """Return in words what is gone or changed of a run without weighing on its rulings, but should be known."""
+    said = []
+    if evidence.rows_missing:
+        said.append("ruled from histograms alone: the rows are gone")
+    for name in ("profile", "engine"):
+        if name in manifest.sheets_sha256:
+            change = _change(run.sheets / f"{name}.yaml", manifest.sheets_sha256[name])
+            if change is not None:
+                said.append(f"sheets/{name}.yaml: {change}")
+    return tuple(said)
+
+
+def _change(path: Path, sha256: str | None) -> str | None:
+    """Return in words what is wrong with a stored sheet; None if its bytes are those of that hash."""
+    try:
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+    except FileNotFoundError:
+        return "the sheet that the run was started with is gone"
+    except OSError as cause:
+        return f"the sheet that the run was started with cannot be read: {cause.strerror}"
+    return None if found == sha256 else "it is not the one that the run was started with"
 
 
 def read_summaries(path: Path) -> Summaries:

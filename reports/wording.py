@@ -306,9 +306,7 @@ def warnings(report: Report) -> list[str]:
     """Return what a reader should know beside the rulings, without what a check already says of itself."""
     said = [check.because for check in report.verdict.checks]
     return [
-        warning
-        for warning in dict.fromkeys((*report.manifest.warnings, *report.verdict.warnings))
-        if not any(because in warning for because in said)
+        warning for warning in report.warnings if not any(because in warning for because in said)
     ]
 
 

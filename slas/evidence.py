@@ -164,7 +164,8 @@ class Evidence:
 
     ``invalid`` lists our own faults in words, ``engine_fault`` the engine's (it died, it was killed), ``cut``
     why the run ended before its plan. ``bursts`` holds, per tenant, the half-open [start, end) intervals
-    from the start of the warm-up in which the tenant was planned to burst.
+    from the start of the warm-up in which the tenant was planned to burst. ``rows_missing`` is true of a sealed run
+    that planned requests and holds no row: somebody took them away.
     """
 
     subject: Subject
@@ -189,3 +190,4 @@ class Evidence:
     aborted: str | None = None
     constant_rate: bool = False
     invalid: tuple[str, ...] = field(default=())
+    rows_missing: bool = False

@@ -15,7 +15,7 @@ from reports.fault import UsageError
 from reports.intervals import write_intervals
 from reports.manifest import utc_now
 from reports.report import Report, RuledBy
-from reports.rundir import RunDir, read_evidence, read_summaries
+from reports.rundir import RunDir, doubts, read_evidence, read_summaries, sheet_of
 from reports.writer import write_all
 from reports.writers import console as terminal
 from slas.check import rule
@@ -111,16 +111,18 @@ def rule_on(
     summaries = None if evidence.rows else read_summaries(run_dir.path)
     verdict = rule(sla, evidence, baseline, strict=strict, summaries=summaries)
     code = forced or exit_code(verdict, on_inconclusive=sla.on_inconclusive)
+    manifest = run_dir.manifest()
     report = Report(
         verdict=verdict,
         measurements=measure(evidence) if summaries is None else summaries.measurements,
-        manifest=run_dir.manifest(),
+        manifest=manifest,
         evidence=evidence,
         run_dir=run_dir,
         exit_code=int(code),
         histograms=histograms(evidence) if summaries is None else summaries.histograms,
         baseline=baseline,
         ruled_by=ruled_by,
+        doubts=doubts(run_dir, manifest, evidence),
     )
     if summaries is None:
         write_intervals(run_dir, evidence)
@@ -136,7 +138,7 @@ def check_run(
     Raises SheetError if the SLA has faults, PaperError if the run cannot be read.
     """
     run_dir = RunDir.open(path)
-    sheet = run_dir.sheets / "sla.yaml" if sla_name is None else find(sla_name, "slas")
+    sheet = sheet_of(run_dir, "sla") if sla_name is None else find(sla_name, "slas")
     sla, read = read_sla(sheet)
     return rule_on(
         run_dir,

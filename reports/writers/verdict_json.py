@@ -28,7 +28,7 @@ def render(report: Report) -> bytes:
         "aborted": verdict.aborted,
         "checks": [asdict(check) for check in verdict.checks],
         "health": asdict(verdict.health),
-        "warnings": [*report.manifest.warnings, *verdict.warnings],
+        "warnings": list(report.warnings),
         "baseline": None if report.baseline is None else report.baseline.name,
         "schedule_sha256": verdict.schedule_sha256,
         "sheets_sha256": dict(report.manifest.sheets_sha256),

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -11,7 +13,7 @@ from reports.fault import FormatError, UsageError, WriteError
 from reports.members import MemberWriter
 from reports.replacing import write_atomic
 from reports.rows import RowWriter
-from reports.rundir import RunDir, read_evidence, read_summaries
+from reports.rundir import RunDir, doubts, read_evidence, read_summaries, sheet_of
 from reports.samples import ENGINE, HEALTH, MEMORY, SampleWriter
 from tests.reports.synthetic import synthetic
 
@@ -161,6 +163,77 @@ def test_log_that_is_a_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="it cannot be read: Is a directory") as caught:
         read_summaries(run.path)
     assert str(file) in str(caught.value)
+
+
+@pytest.mark.parametrize("left", ["folder gone", "files gone", "headers alone"])
+def test_sealed_run_whose_rows_are_gone_says_so(left: str, tmp_path: Path) -> None:
+    run = store(tmp_path)
+    run.seal()
+    assert not read_evidence(run.path).rows_missing
+    for file in run.requests.iterdir():
+        file.unlink()
+        if left == "headers alone":
+            with RowWriter(file, {}):
+                pass
+    if left == "folder gone":
+        run.requests.rmdir()
+    planned = tuple(replace(span, planned={"chat": 3}) for span in run.manifest().runs)
+    run.write_manifest(replace(run.manifest(), runs=planned))
+    found = read_evidence(run.path)
+    assert found.rows_missing
+    assert "ruled from histograms alone: the rows are gone" in doubts(run, run.manifest(), found)
+
+
+@pytest.mark.parametrize("state", ["open", "cut", "sealed"])
+def test_rows_that_were_not_planned_or_not_yet_written_are_not_missing(
+    state: Literal["open", "cut", "sealed"], tmp_path: Path
+) -> None:
+    run = store(tmp_path)
+    for file in run.requests.iterdir():
+        file.unlink()
+    planned = {"chat": 0 if state == "sealed" else 3}
+    runs = tuple(replace(span, planned=planned) for span in run.manifest().runs)
+    plan = replace(run.manifest().plan, concurrency={})
+    run.write_manifest(replace(run.manifest(), runs=runs, plan=plan, state=state))
+    assert not read_evidence(run.path).rows_missing
+
+
+def test_sheet_is_the_one_that_the_run_was_started_with_or_refused(tmp_path: Path) -> None:
+    run = store(tmp_path)
+    sheet = run.sheets / "sla.yaml"
+    with pytest.raises(UsageError, match="is gone"):
+        sheet_of(run, "sla")
+    sheet.write_bytes(b"version: 1\n")
+    hashes = {"sla": hashlib.sha256(b"version: 1\n").hexdigest()}
+    run.write_manifest(replace(run.manifest(), sheets_sha256=hashes))
+    assert sheet_of(run, "sla") == sheet
+    sheet.write_bytes(b"version: 1\n# mine\n")
+    with pytest.raises(UsageError, match="not the one that the run was started with") as caught:
+        sheet_of(run, "sla")
+    assert str(sheet) in str(caught.value)
+    assert "--sla" in caught.value.mend
+    sheet.unlink()
+    sheet.mkdir()
+    with pytest.raises(UsageError, match="cannot be read: Is a directory"):
+        sheet_of(run, "sla")
+
+
+def test_changed_profile_and_engine_sheets_are_doubts_and_no_more(tmp_path: Path) -> None:
+    run = store(tmp_path)
+    names = ("profile", "engine")
+    hashes = {name: hashlib.sha256(name.encode()).hexdigest() for name in (*names, "sla")}
+    run.write_manifest(replace(run.manifest(), sheets_sha256=hashes))
+    for name in names:
+        (run.sheets / f"{name}.yaml").write_text(name)
+    evidence = read_evidence(run.path)
+    assert doubts(run, run.manifest(), evidence) == ()
+    (run.sheets / "profile.yaml").write_text("other")
+    (run.sheets / "engine.yaml").unlink()
+    assert doubts(run, run.manifest(), evidence) == (
+        "sheets/profile.yaml: it is not the one that the run was started with",
+        "sheets/engine.yaml: the sheet that the run was started with is gone",
+    )
+    assert read_evidence(run.path).invalid == evidence.invalid
 
 
 def test_manifest_of_a_newer_format_is_refused(tmp_path: Path) -> None:

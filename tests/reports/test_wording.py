@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from reports.report import Report
-from reports.wording import counts, facts, headline, reasons, way_out, why, word
+from reports.wording import counts, facts, headline, reasons, warnings, way_out, why, word
+from reports.writers import verdict_json
 from slas.check import rule
 from slas.ruling import CheckRuling, Ruling, Verdict
 from slas.sla import read_sla
@@ -28,6 +30,13 @@ def court(report: Report, tmp_path: Path, promise: str) -> Verdict:
     sheet.write_text(f"version: 1\nmust:\n  - {promise}\n")
     sla, _ = read_sla(sheet)
     return rule(sla, report.evidence, None)
+
+
+def test_doubts_of_the_directory_are_said_once_in_every_report(report: Report) -> None:
+    words = "ruled from histograms alone: the rows are gone"
+    doubted = ruled(replace(report, doubts=(words,)), Ruling.PASS, warnings=(words,))
+    assert warnings(doubted).count(words) == 1
+    assert json.loads(verdict_json.render(doubted))["warnings"].count(words) == 1
 
 
 @pytest.mark.parametrize(
