@@ -194,8 +194,9 @@ class Reply:
 
     def _feed(self, data: bytes, at_ns: int) -> bool:
         self._bytes += len(data)
-        if self._bytes > FLOOD_BYTES + BYTES_AN_EVENT * self._most:
-            raise StreamError(f"more than {self._bytes - len(data)} bytes")
+        limit_bytes = FLOOD_BYTES + BYTES_AN_EVENT * self._most
+        if self._bytes > limit_bytes:
+            raise StreamError(f"more than {limit_bytes} bytes")
         body = self._body
         if body is None:
             data = self._carry + data
