@@ -17,12 +17,13 @@ from slas.measurement import Measurement
 from slas.pause import longest, pause_text, pauses_of
 from slas.quantity import Clock, Latency
 from slas.ruling import Health, Ruling
-from slas.slot import gone_quiet, held_back
+from slas.slot import gone_quiet, held_back, holed_loops, unnumbered
 
 _NS_PER_S = NS_PER["s"]
 _NS_PER_US = NS_PER["us"]
 _TOLERATED = 0.1
 """The share of the tightest limit that the instrument's own slowness may reach at its p99."""
+_MOST_TOKENS = 1_000_000_000
 _BUSY = 0.01
 """Steal or run-queue wait below this share of a second explains nothing."""
 
@@ -63,7 +64,7 @@ def examine(docket: Docket, twice: Sequence[Twice], *, stopped: bool, from_ns: i
     lateness = _lateness(docket, from_ns)
     watched = _watched(evidence, from_ns)
     lag, lane = _lag(evidence, from_ns)
-    reasons = [*evidence.invalid, *_disordered(docket)]
+    reasons = [*evidence.invalid, *_disordered(docket), *_miscounted(docket)]
     if not stopped:
         reasons += _undelivered(docket)
         reasons += _unfinished(evidence)
@@ -221,11 +222,26 @@ def _undelivered(docket: Docket) -> Iterable[str]:
     )
     if twins:
         yield f"{twins:,} requests are recorded twice"
+    else:
+        yield from _holed(docket)
     ours = _unsent_by_us(evidence)
     if ours:
         total = ours.total()
         why, _ = ours.most_common(1)[0]
         yield f"{total:,} requests that were due were not sent: {why}"
+
+
+def _holed(docket: Docket) -> Iterable[str]:
+    """Yield which tenants lack rows that their neighbours' numbers speak of, as many as there may be in all."""
+    columns, evidence = docket.columns, docket.evidence
+    assert columns is not None
+    for span in evidence.runs:
+        mine = columns.run == columns.runs.index(span.run)
+        for tenant in sorted(span.planned):
+            ordinals = np.sort(columns.ordinal[mine & columns.of_tenant(tenant)])
+            if np.any(ordinals != np.arange(ordinals.size)):
+                yield unnumbered(span.run, tenant)
+    yield from holed_loops(evidence)
 
 
 def _disordered(docket: Docket) -> Iterable[str]:
@@ -240,16 +256,38 @@ def _disordered(docket: Docket) -> Iterable[str]:
         columns.last_ns,
         columns.done_ns,
     )
-    torn = np.zeros(columns.size, dtype=np.bool_)
+    torn = columns.due_ns < 0
     latest = columns.due_ns
     for stamp in stamps:
         known = stamp != MISSING
         torn |= known & (stamp < latest)
         latest = np.where(known, stamp, latest)
     torn[columns.gap_row[columns.gap_ns < 0]] = True
+    # nobody is answered who was not sent, nor waits for a connection for longer than until the request went out
+    torn |= (columns.sent_ns == MISSING) & (columns.completed | (columns.first_ns != MISSING))
+    waited = columns.connect_ns != MISSING
+    until_ns = np.where(columns.sent_ns == MISSING, columns.done_ns, columns.sent_ns)
+    torn |= waited & ((columns.connect_ns < 0) | (columns.connect_ns > until_ns - columns.due_ns))
     count = int(torn.sum())
     if count:
         yield f"{count:,} requests have stamps out of order: a clock stepped, or rows are damaged"
+
+
+def _miscounted(docket: Docket) -> Iterable[str]:
+    """Yield how many requests have numbers of tokens that no reply can have had."""
+    columns = docket.columns
+    if columns is None:
+        return
+    wrong = np.zeros(columns.size, dtype=np.bool_)
+    for tokens in (columns.prompt_tokens, columns.output_tokens):
+        wrong |= (tokens != MISSING) & ((tokens < 0) | (tokens > _MOST_TOKENS))
+    wrong[columns.gap_row[(columns.gap_tokens < 0) | (columns.gap_tokens > _MOST_TOKENS)]] = True
+    count = int(wrong.sum())
+    if count:
+        yield (
+            f"{count:,} requests have fewer than 0 or more than {_MOST_TOKENS:,} tokens: the engine reports"
+            " nonsense, or rows are damaged"
+        )
 
 
 def _unsent_by_us(evidence: Evidence) -> Counter[str]:

@@ -129,6 +129,30 @@ def gone_quiet(docket: Docket) -> Iterable[str]:
             )
 
 
+def holed_loops(evidence: Evidence) -> Iterator[str]:
+    """Yield which closed loops lack rows: the ordinals of each of n slots count up from its number in steps of n."""
+    ordinals: dict[tuple[int, str], dict[str, list[int]]] = {}
+    for row in evidence.rows:
+        if row.tenant in evidence.closed_loop:
+            slots = ordinals.setdefault((row.run, row.tenant), {})
+            slots.setdefault(row.session, []).append(row.ordinal)
+    for (run, tenant), slots in sorted(ordinals.items()):
+        whole = sorted(tuple(sorted(mine)) for mine in slots.values())
+        planned = [
+            tuple(range(number, number + len(mine) * len(whole), len(whole)))
+            for number, mine in enumerate(whole)
+        ]
+        if whole != planned:
+            yield unnumbered(run, tenant)
+
+
+def unnumbered(run: int, tenant: str) -> str:
+    """Return what to say of a tenant whose ordinals have holes."""
+    return (
+        f"run {run}: the requests of {tenant} are not numbered through, so that some rows are gone"
+    )
+
+
 def _silent(evidence: Evidence, loop: Loop) -> str:
     return (
         f"{loop.silent:,} of {loop.slots:,} slots of {_whose(evidence, loop)} waited for the engine from the"

@@ -12,7 +12,13 @@ from slas.quantity import Gauge, Reading, Unit
 
 # A busy engine answers its metrics page late, so a few scrapes in a row may fail before the record has a hole.
 _LATE_SCRAPES = 5
+# and a tick may be missed in a window of a few seconds too
+_FEWEST_TICKS = 2
 _NOMINAL_NS = 1_000_000_000
+
+
+def _is_amount(value: float) -> bool:
+    return isfinite(value) and value >= 0
 
 
 def _said(
@@ -25,7 +31,7 @@ def _said(
         for sample in evidence.engine
         if span.start_ns <= sample.at_ns <= span.end_ns
         and (value := field(sample)) is not None
-        and isfinite(value)
+        and _is_amount(value)
     )
     earlier = [pair for pair in values if pair[0] <= begin_ns]
     return [*earlier[-1:], *(pair for pair in values if pair[0] > begin_ns)]
@@ -38,7 +44,7 @@ def _nonsense(
     begin_ns = span.start_ns + evidence.window.warmup_ns
     for sample in evidence.engine:
         value = field(sample)
-        if begin_ns <= sample.at_ns <= span.end_ns and value is not None and not isfinite(value):
+        if begin_ns <= sample.at_ns <= span.end_ns and value is not None and not _is_amount(value):
             return (
                 f"the engine's metrics say {value} at second {(sample.at_ns - begin_ns) / 1e9:.1f} of the"
                 " measured window"
@@ -47,10 +53,17 @@ def _nonsense(
 
 
 def _hole(evidence: Evidence, span: RunSpan, said: list[tuple[int, float]]) -> str | None:
+    """Return where the metrics do not reach over the measured window, with no hole of half of it or of five ticks."""
     begin_ns = span.start_ns + evidence.window.warmup_ns
     end_ns = begin_ns + evidence.window.duration_ns
-    allowed_ns = _LATE_SCRAPES * (evidence.memory_every_ns or _NOMINAL_NS)
-    previous_ns = begin_ns
+    every_ns = evidence.memory_every_ns or _NOMINAL_NS
+    within = [at for at, _ in said if at >= begin_ns]
+    if not within:
+        return "the engine's metrics say nothing in the measured window"
+    allowed_ns = max(
+        min(_LATE_SCRAPES * every_ns, evidence.window.duration_ns // 2), _FEWEST_TICKS * every_ns
+    )
+    previous_ns = min(begin_ns, said[0][0])
     for at_ns in [*(at for at, _ in said), end_ns]:
         if at_ns - previous_ns > allowed_ns:
             return (

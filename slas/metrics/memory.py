@@ -96,8 +96,8 @@ def _second(evidence: Evidence, span: RunSpan, at_ns: int) -> str:
 
 
 def _is_known(value: float | None) -> bool:
-    # a source may say NaN, and no comparison with it is ever true
-    return value is not None and math.isfinite(value)
+    # a source may say NaN, and no comparison with it is ever true, or less than nothing
+    return value is not None and math.isfinite(value) and value >= 0
 
 
 def _used(sample: MemorySample) -> int:

@@ -1226,10 +1226,41 @@ def test_a_hole_in_the_engines_metrics_hides_a_peak() -> None:
     assert ruled("kv.peak <= 20%", run).ruling is FAIL
 
 
+@pytest.mark.parametrize("promise", ["kv.peak <= 90%", "queue.peak <= 9", "preemptions <= 9"])
+@pytest.mark.parametrize(
+    ("duration_s", "kept_s", "ruling"),
+    [
+        (20, range(22), PASS),
+        (3, range(10), PASS),
+        # what was said before the window says nothing of it
+        (20, range(6), INCONCLUSIVE),
+        (3, range(5), INCONCLUSIVE),
+        (3, range(6), INCONCLUSIVE),
+        (3, range(8, 10), INCONCLUSIVE),
+        (1, range(5), INCONCLUSIVE),
+        (1, range(7), PASS),
+        # a late scrape is none that is missing
+        (3, (3, 4, 6, 8), PASS),
+    ],
+)
+def test_an_engines_metrics_must_reach_over_the_window(
+    promise: str, duration_s: int, kept_s: Sequence[int], ruling: Ruling
+) -> None:
+    samples = [sample for second, sample in enumerate(engine()) if second in kept_s]
+    run = evidence(rows([MS], spacing_ns=MS), engine=tuple(samples))
+    run = replace(
+        run,
+        window=replace(run.window, duration_ns=duration_s * S),
+        runs=(replace(run.runs[0], end_ns=start_of(1) + (5 + duration_s + 1) * S),),
+    )
+    one = ruled(promise, run)
+    assert one.ruling is ruling, one.because
+
+
 NAN: Any = float("nan")
 
 
-@pytest.mark.parametrize("value", [NAN, float("inf")])
+@pytest.mark.parametrize("value", [NAN, float("inf"), -1])
 def test_memory_that_is_no_number_never_passes(value: Any) -> None:
     samples = memory({3: 50 * GIB})
     samples[10] = replace(samples[10], used_bytes=value)
@@ -1239,7 +1270,7 @@ def test_memory_that_is_no_number_never_passes(value: Any) -> None:
         assert one.ruling is INCONCLUSIVE
         assert f"1 of 30 memory samples have no value ({value} bytes)" in one.because
     assert ruled("vram.peak <= 40%", run).ruling is FAIL
-    total = replace(run, memory=tuple(replace(s, total_bytes=NAN) for s in memory()))
+    total = replace(run, memory=tuple(replace(s, total_bytes=value) for s in memory()))
     assert ruled("vram.peak <= 85%", total).ruling is INCONCLUSIVE
     assert ruled("vram.peak <= 76GiB", total).ruling is PASS
     ready = replace(run, memory=(replace(memory()[0], used_bytes=value), *memory()[1:]))
@@ -1257,22 +1288,23 @@ def test_memory_that_is_no_number_never_passes(value: Any) -> None:
     ],
 )
 @pytest.mark.parametrize("seconds", [(12,), range(40)])
+@pytest.mark.parametrize("value", [NAN, -1.0])
 def test_what_an_engine_says_that_is_no_number_never_passes(
-    promise: str, field: str, seconds: Sequence[int]
+    promise: str, field: str, seconds: Sequence[int], value: float
 ) -> None:
     samples = [
         replace(sample, queue_seconds_sum=0.1 * i, queue_seconds_count=float(i))
         for i, sample in enumerate(engine())
     ]
     assert ruled(promise, evidence(rows([MS]), engine=tuple(samples))).ruling is PASS
-    broken: dict[str, Any] = {field: NAN}
+    broken: dict[str, Any] = {field: value}
     samples = [
         replace(sample, **broken) if i in seconds else sample for i, sample in enumerate(samples)
     ]
     one = ruled(promise, evidence(rows([MS]), engine=tuple(samples)))
     assert one.ruling is INCONCLUSIVE, one.because
     if field.startswith(("kv", "wait")):
-        assert "the engine's metrics say nan at second" in one.because
+        assert f"the engine's metrics say {value} at second" in one.because
 
 
 def test_an_answer_without_a_token_is_no_answer() -> None:

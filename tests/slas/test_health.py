@@ -1,4 +1,4 @@
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -286,6 +286,14 @@ def test_a_request_that_is_recorded_twice_is_noticed() -> None:
         {"last_ns": WARMUP_NS + 1},
         {"done_ns": WARMUP_NS + 1},
         {"gaps_ns": (-1, 1, 1, 1)},
+        # answered, and never sent
+        {"sent_ns": None},
+        {"sent_ns": None, "outcome": Outcome.BROKEN},
+        # it waited longer for its connection than it took to be sent
+        {"connect_ns": 1},
+        {"connect_ns": 10**15},
+        {"connect_ns": -1},
+        {"due_ns": -1},
     ],
 )
 def test_stamps_out_of_order_are_ours(fields: dict[str, Any]) -> None:
@@ -294,6 +302,58 @@ def test_stamps_out_of_order_are_ours(fields: dict[str, Any]) -> None:
     verdict = sitting(evidence(requests))
     assert verdict.ruling is Ruling.INVALID
     assert "1 requests have stamps out of order" in verdict.health.reasons[0]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"output_tokens": -5},
+        {"output_tokens": 10**9 + 1},
+        {"prompt_tokens": -1},
+        {"gap_tokens": (1, -1, 1, 1)},
+    ],
+)
+def test_numbers_of_tokens_that_no_reply_can_have_are_ours(fields: dict[str, Any]) -> None:
+    requests = rows([100 * MS] * 400)
+    requests[7] = replace(requests[7], **fields)
+    verdict = sitting(evidence(requests))
+    assert verdict.ruling is Ruling.INVALID
+    assert "1 requests have fewer than 0 or more than 1,000,000,000" in verdict.health.reasons[0]
+
+
+def test_an_open_loop_whose_rows_are_not_numbered_through_lacks_some() -> None:
+    requests = rows([100 * MS] * 400)
+    requests[7] = replace(requests[7], ordinal=400)
+    found = health(evidence(requests))
+    assert found.reasons == (
+        "run 1: the requests of chat are not numbered through, so that some rows are gone",
+    )
+
+
+@pytest.mark.parametrize(
+    ("gone", "fit"),
+    [
+        (lambda row: False, True),
+        # a slot ends when the window does, each after as many as it had time for
+        (lambda row: row.ordinal >= 39, True),
+        (lambda row: row.ordinal == 17, False),
+        (lambda row: row.ordinal % 2, False),
+        (lambda row: row.session == "batch.slot1", False),
+        (lambda row: row.ordinal < 3, False),
+    ],
+)
+def test_a_closed_loop_whose_slots_are_not_numbered_through_lacks_rows(
+    gone: Callable[[RequestRow], bool], fit: bool
+) -> None:
+    played = [
+        replace(one, session=f"batch.slot{one.ordinal % 3}")
+        for one in rows([100 * MS] * 40, tenant="batch")
+    ]
+    verdict = sitting(looping(*(one for one in played if not gone(one))))
+    assert verdict.health.fit is fit
+    assert (verdict.ruling is Ruling.PASS) is fit
+    if not fit:
+        assert "of batch are not numbered through" in verdict.health.reasons[0]
 
 
 def test_unsent_requests_are_ours() -> None:
@@ -400,8 +460,12 @@ def test_a_closed_loop_that_is_held_in_one_run_of_several_is_a_fail() -> None:
 def test_slots_that_the_engine_never_answers_are_a_fail_beyond_a_tenth() -> None:
     def slots(held: int, **fields: Any) -> Evidence:
         busy = [
-            replace(one, session=f"batch.slot{8 + index % 9}")
-            for index, one in enumerate(rows([100 * MS] * 90, tenant="batch", first_ordinal=8))
+            replace(
+                one,
+                session=f"batch.slot{held + index % 9}",
+                ordinal=held + index % 9 + index // 9 * (held + 9),
+            )
+            for index, one in enumerate(rows([100 * MS] * 90, tenant="batch"))
         ]
         return looping(*batch(held, **fields), *busy)
 
@@ -442,8 +506,8 @@ def test_a_closed_loop_that_goes_quiet_beside_others_is_ours(answered: int) -> N
 def test_a_closed_loop_of_which_only_some_slots_were_held_went_quiet_by_itself() -> None:
     done = replace(
         batch(1)[0],
-        session="batch.slot9",
-        ordinal=9,
+        session="batch.slot2",
+        ordinal=2,
         outcome=Outcome.COMPLETED,
         first_ns=S,
         last_ns=S,
@@ -515,7 +579,7 @@ def struck(share: int, at_s: int = 10, **fields: Any) -> list[RequestRow]:
     """400 requests of which those due within a second of a pause, ``share`` of 400, are as ``fields`` say."""
     fine = rows([100 * MS] * (400 - share))
     hit = [
-        row(ordinal=400 + i, due_ns=WARMUP_NS + at_s * S - i * MS - 500 * MS, **fields)
+        row(ordinal=400 - share + i, due_ns=WARMUP_NS + at_s * S - i * MS - 500 * MS, **fields)
         for i in range(share)
     ]
     return [*fine, *hit]
