@@ -30,7 +30,7 @@ def test_every_writer_is_a_pure_function_of_the_report(name: str, report: Report
     assert "/" not in found.file
 
 
-@pytest.mark.parametrize("name", WRITERS.keys() - NUMBERS_ONLY)
+@pytest.mark.parametrize("name", sorted(WRITERS.keys() - NUMBERS_ONLY))
 def test_every_file_of_a_simulated_run_says_so(name: str, report: Report) -> None:
     assert b"simulated" in WRITERS[name].render(report)
 
