@@ -485,6 +485,11 @@ class _Sitting:
         return "; ".join(held_back(self.docket)) or None
 
     def _warnings(self, ruled: Sequence[_Ruled]) -> Iterator[str]:
+        if self.docket.columns is None:
+            yield (
+                "ruled from histograms alone: the requests' rows are gone, and what they said beside their"
+                " latencies nobody can check"
+            )
         yield from _thin(ruled)
         for one in ruled:
             if one.finding.ruling is Ruling.SKIPPED:

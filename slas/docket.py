@@ -126,7 +126,11 @@ class Docket:
 
 
 def docket_of(evidence: Evidence, summaries: Summaries | None) -> Docket:
-    """Arrange the evidence; summaries count only where there are no rows."""
-    if evidence.rows or summaries is None:
+    """Arrange the evidence; summaries count only where there were rows and are none."""
+    if evidence.rows or summaries is None or not _expects_rows(evidence):
         return Docket(evidence=evidence, columns=columns_of(evidence), summaries=None)
     return Docket(evidence=evidence, columns=None, summaries=summaries)
+
+
+def _expects_rows(evidence: Evidence) -> bool:
+    return bool(evidence.closed_loop) or any(any(span.planned.values()) for span in evidence.runs)

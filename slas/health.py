@@ -14,7 +14,7 @@ from slas.docket import Docket, Target
 from slas.evidence import Evidence, HealthSample
 from slas.histogram import rank_of
 from slas.measurement import Measurement
-from slas.pause import longest, pause_text, pauses_of
+from slas.pause import longest, moment_text, pause_text, pauses_of
 from slas.quantity import Clock, Latency
 from slas.ruling import Health, Ruling
 from slas.slot import gone_quiet, held_back, holed_loops, unnumbered
@@ -80,7 +80,7 @@ def examine(docket: Docket, twice: Sequence[Twice], *, stopped: bool, from_ns: i
     return Health(
         fit=not reasons and not slow,
         reasons=(*reasons, *slow),
-        causes=_causes(watched),
+        causes=_causes(evidence, watched),
         mend=_mend(bool(slow), bool(reasons)),
         lateness_p50_s=_seconds(lateness.p50_ns),
         lateness_p99_s=_seconds(lateness.p99_ns),
@@ -402,16 +402,21 @@ def is_timed(target: Target) -> bool:
     return bool(expression.bounds)
 
 
-def _causes(window: Sequence[HealthSample]) -> tuple[str, ...]:
+def _causes(evidence: Evidence, window: Sequence[HealthSample]) -> tuple[str, ...]:
     causes = []
     steal = max((s.steal_share for s in window if s.steal_share is not None), default=0.0)
     if steal > _BUSY:
         causes.append(
             f"other machines on this host took up to {format_share(steal)} of the CPU (steal)"
         )
-    waits = [s.run_queue_ns / _NS_PER_S for s in window if s.run_queue_ns is not None]
-    if waits and max(waits) > _BUSY:
+    waiting = max(
+        (s for s in window if s.run_queue_ns is not None),
+        key=lambda s: s.run_queue_ns or 0,
+        default=None,
+    )
+    if waiting is not None and (waiting.run_queue_ns or 0) > _BUSY * _NS_PER_S:
         causes.append(
-            f"a generator waited up to {format_share(max(waits))} of a second for a core (run queue)"
+            f"generator {waiting.lane} waited {format_duration(waiting.run_queue_ns or 0)} for a core (run"
+            f" queue), noted {moment_text(waiting.run, waiting.at_ns, evidence)}"
         )
     return tuple(causes)

@@ -113,11 +113,14 @@ def _highest(seconds: Ints, first: Ints, last: Ints) -> Ints:
 
 def pause_text(pause: Pause, evidence: Evidence) -> str:
     """Return "a pause of 340 ms of generator local-0 at second 30 of the measured window"."""
-    second = (pause.at_ns - evidence.window.warmup_ns) / _NS_PER_S
-    run = f" of run {pause.run}" if len(evidence.runs) > 1 else ""
-    when = (
-        f"at second {second:.0f} of the measured window{run}"
-        if second >= 0
-        else f"{-second:.0f} s before the measured window{run}"
-    )
+    when = moment_text(pause.run, pause.at_ns, evidence)
     return f"a pause of {format_duration(pause.lag_ns)} of generator {pause.lane} {when}"
+
+
+def moment_text(run: int, at_ns: int, evidence: Evidence) -> str:
+    """Return "at second 30 of the measured window" for a stamp from the start of a run's warm-up."""
+    second = (at_ns - evidence.window.warmup_ns) / _NS_PER_S
+    whose = f" of run {run}" if len(evidence.runs) > 1 else ""
+    if second >= 0:
+        return f"at second {second:.0f} of the measured window{whose}"
+    return f"{-second:.0f} s before the measured window{whose}"

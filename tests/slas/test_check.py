@@ -1352,3 +1352,26 @@ def test_a_median_with_a_hole_in_it_is_none() -> None:
     assert one.ruling is INCONCLUSIVE
     assert "was not watched for 4.00 s at the end of the warm-up" in one.because
     assert ruled("vram.spike <= 1%", run).ruling is INCONCLUSIVE
+
+
+def test_a_ruling_from_histograms_alone_says_so() -> None:
+    run = evidence(rows(spread(400, 0)))
+    kept = Summaries(histograms=histograms(run), measurements=measure(run))
+    alone = rule(sla("ttft.p99 <= 300ms"), replace(run, rows=()), None, summaries=kept)
+    assert alone.ruling is PASS
+    assert any("ruled from histograms alone" in warning for warning in alone.warnings)
+    whole = rule(sla("ttft.p99 <= 300ms"), run, None, summaries=kept)
+    assert not any("histograms" in warning for warning in whole.warnings)
+
+
+@pytest.mark.parametrize("promise", ["ttft.p99 <= 300ms", "error_rate <= 1%", "ttft.mean <= 1s"])
+def test_a_plan_without_a_request_lost_no_rows(promise: str) -> None:
+    run = evidence([])
+    kept = Summaries(histograms=histograms(run), measurements=measure(run))
+    verdict = rule(sla(promise), run, None, summaries=kept)
+    assert verdict.ruling is Ruling.INVALID
+    assert "no request of any tenant was due in the measured window" in verdict.checks[0].because
+    assert not any("rows are gone" in warning for warning in verdict.warnings)
+    slots = replace(run, closed_loop=frozenset({"chat"}))
+    lost = rule(sla(promise), slots, None, summaries=kept)
+    assert any("rows are gone" in warning for warning in lost.warnings)

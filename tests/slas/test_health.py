@@ -90,6 +90,14 @@ def test_lateness_in_the_warm_up_does_not_count() -> None:
     assert health(evidence([*rows([100 * MS] * 400), *early])).fit
 
 
+def test_a_wait_of_seconds_for_a_core_is_said_in_seconds() -> None:
+    samples = healthy()
+    samples[16] = replace(samples[16], run_queue_ns=2_430 * MS)
+    (cause,) = health(replace(evidence(rows([100 * MS] * 400)), health=tuple(samples))).causes
+    assert "waited 2.43 s for a core" in cause
+    assert "second 12 of the measured window" in cause
+
+
 def test_the_wait_for_a_connection_is_the_engines() -> None:
     slow = [replace(one, connect_ns=200 * MS) for one in late(rows([400 * MS] * 400), 200 * MS)]
     verdict = sitting(evidence(slow))
@@ -228,7 +236,8 @@ def test_causes_are_reported_and_do_not_decide() -> None:
     assert found.fit
     assert len(found.causes) == 2
     assert "12.0 %" in found.causes[0]
-    assert "30.0 %" in found.causes[1]
+    assert "local-0 waited 300 ms for a core" in found.causes[1]
+    assert "at second 1 of the measured window" in found.causes[1]
     assert (found.steal_share_max, found.run_queue_share_max) == (0.12, 0.3)
 
 
