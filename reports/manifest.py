@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
+from pydantic_core import from_json as parse
 
 from reports.fault import FormatError
+from reports.shape import MOST
+
+# what a file may say; code that makes a manifest is held to the types alone
+Stamp = Annotated[int, Field(ge=-MOST, le=MOST)]
+Count = Annotated[int, Field(ge=0, le=MOST)]
+Some = Annotated[int, Field(ge=1, le=MOST)]
+RateHz = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 State = Literal["open", "sealed", "cut"]
 FORMAT = 1
@@ -24,11 +31,11 @@ class Host:
     name: str
     role: str
     cpu: str
-    cores: int
+    cores: Some
     kernel: str
     python: str
-    epoch_wall_ns: int
-    epoch_monotonic_ns: int
+    epoch_wall_ns: Stamp
+    epoch_monotonic_ns: Stamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +43,10 @@ class Gpu:
     """One watched GPU; None where its source does not say."""
 
     node: str
-    gpu: int
+    gpu: Count
     name: str | None
     uuid: str | None
-    total_bytes: int | None
+    total_bytes: Count | None
     driver: str | None
 
 
@@ -53,8 +60,8 @@ class EngineFacts:
     model: str
     url: str
     argv: tuple[str, ...]
-    ready_ns: int | None
-    stopped_ns: int | None
+    ready_ns: Stamp | None
+    stopped_ns: Stamp | None
     fault: str | None
 
 
@@ -63,7 +70,7 @@ class Telemetry:
     """What watched the memory and the engine's metrics, and how often: shorter spikes may be missed."""
 
     memory: str | None
-    every_ns: int | None
+    every_ns: Some | None
     engine_metrics: bool
 
 
@@ -76,25 +83,25 @@ class Plan:
     """
 
     profile: str
-    warmup_ns: int
-    duration_ns: int
-    drain_ns: int
-    total_timeout_ns: int
-    tenants: tuple[str, ...]
-    rates_hz: Mapping[str, float]
-    concurrency: Mapping[str, int]
+    warmup_ns: Count
+    duration_ns: Some
+    drain_ns: Count
+    total_timeout_ns: Some
+    tenants: Annotated[tuple[str, ...], Field(min_length=1)]
+    rates_hz: Mapping[str, RateHz]
+    concurrency: Mapping[str, Some]
     constant_rate: bool
-    bursts: Mapping[str, tuple[tuple[int, int], ...]]
+    bursts: Mapping[str, tuple[tuple[Stamp, Stamp], ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
     """One of the R runs: its span on the controller's monotonic clock and its planned open-loop counts."""
 
-    run: int
-    start_ns: int
-    end_ns: int
-    planned: Mapping[str, int]
+    run: Count
+    start_ns: Stamp
+    end_ns: Stamp
+    planned: Mapping[str, Count]
     finished: bool
 
 
@@ -110,10 +117,10 @@ class Manifest:
     state: State
     tailgate: str
     argv: tuple[str, ...]
-    hosts: tuple[Host, ...]
+    hosts: Annotated[tuple[Host, ...], Field(min_length=1)]
     gpus: tuple[Gpu, ...]
     seed: int
-    level_percent: int
+    level_percent: Some
     quick: bool
     schedule_sha256: str
     sheets_sha256: Mapping[str, str]
@@ -146,13 +153,13 @@ def from_json(stored: bytes, path: Path) -> Manifest:
     Raises FormatError if they hold none, or one of a newer format.
     """
     try:
-        header = json.loads(stored)
+        header = parse(stored)
     except ValueError as fault:
         raise FormatError(
             path, f"not JSON: {fault}", "restore the file, or measure again"
         ) from fault
     written = header.get("format") if isinstance(header, dict) else None
-    if type(written) is not int:
+    if type(written) is not int or written < 1:
         raise FormatError(path, "format: not a manifest of tailgate", "give a run directory")
     if written > FORMAT:
         raise FormatError(
@@ -160,14 +167,38 @@ def from_json(stored: bytes, path: Path) -> Manifest:
             f"format: {written} is newer than this tailgate, which reads up to {FORMAT}",
             "read the run with the tailgate that wrote it, or a newer one",
         )
+    mend = "restore the file, or measure again"
     try:
-        return _CODEC.validate_json(stored, strict=True)
+        manifest = _CODEC.validate_json(stored, strict=True)
     except ValidationError as fault:
         wrong = "; ".join(
             f"{'.'.join(str(part) for part in error['loc'])}: {error['msg']}"
             for error in fault.errors(include_url=False, include_input=False)
         )
-        raise FormatError(path, wrong, "restore the file, or measure again") from fault
+        raise FormatError(path, wrong, mend) from fault
+    if wrong := "; ".join(_disagreements(manifest)):
+        raise FormatError(path, wrong, mend)
+    return manifest
+
+
+def _disagreements(manifest: Manifest) -> Iterator[str]:
+    """Yield in words where one field contradicts another."""
+    plan = manifest.plan
+    if len(set(plan.tenants)) < len(plan.tenants):
+        yield "plan.tenants: one is named twice"
+    named = {
+        "plan.rates_hz": plan.rates_hz,
+        "plan.concurrency": plan.concurrency,
+        "plan.bursts": plan.bursts,
+        **{f"runs.{at}.planned": run.planned for at, run in enumerate(manifest.runs)},
+    }
+    for field, by_tenant in named.items():
+        if strange := sorted(by_tenant.keys() - set(plan.tenants)):
+            yield f"{field}: {strange[0]!r} is none of plan.tenants"
+    if len({run.run for run in manifest.runs}) < len(manifest.runs):
+        yield "runs: one is there twice"
+    if (manifest.telemetry.memory is None) != (manifest.telemetry.every_ns is None):
+        yield "telemetry: memory and every_ns are null together or not at all"
 
 
 def utc_now() -> str:
