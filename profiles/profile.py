@@ -33,6 +33,9 @@ SECOND_NS = 1_000_000_000
 QUICK_WARMUP_NS = 5 * SECOND_NS
 QUICK_DURATION_NS = 20 * SECOND_NS
 DURATION = "60s"
+# every tenant's clock is made of every surge: more of both would be minutes of arithmetic before a run
+MOST_SURGES = 100
+MOST_TENANTS = 1000
 _LONGEST_PHASE_NS = 30 * 24 * 3600 * SECOND_NS
 
 
@@ -140,8 +143,8 @@ class ProfileSheet(Strict):
     max_in_flight: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="none by default; a run that reaches it is INVALID"
     )
-    surges: tuple[SurgeSheet, ...] = ()
-    tenants: Annotated[dict[Name, TenantSheet], Field(min_length=1)]
+    surges: Annotated[tuple[SurgeSheet, ...], Field(max_length=MOST_SURGES)] = ()
+    tenants: Annotated[dict[Name, TenantSheet], Field(min_length=1, max_length=MOST_TENANTS)]
 
 
 def read_profile(path: Path) -> tuple[Profile, Sheet[ProfileSheet]]:
@@ -159,7 +162,8 @@ def read_profile(path: Path) -> tuple[Profile, Sheet[ProfileSheet]]:
     try:
         sheet = read(path, ProfileSheet, across=across)
     except SheetError as error:
-        raise SheetError([*error.faults, *_bad_rows(path.parent, *seen)]) from None
+        faults = [*error.faults, *_bad_rows(path.parent, *seen)]
+        raise SheetError(faults, more=error.more) from None
     written = sheet.value
     open_loops = tuple(name for name, one in written.tenants.items() if one.concurrency is None)
     surges = tuple(
@@ -171,7 +175,7 @@ def read_profile(path: Path) -> tuple[Profile, Sheet[ProfileSheet]]:
         )
         for surge in written.surges
     )
-    faults: list[Fault] = []
+    bad_traces: list[Fault] = []
     warnings: list[str] = []
     tenants: list[Tenant] = []
     for name, one in written.tenants.items():
@@ -179,12 +183,12 @@ def read_profile(path: Path) -> tuple[Profile, Sheet[ProfileSheet]]:
         try:
             tenant, said = _tenant(name, one, path.parent, Tempo(mine, written.duration))
         except TraceError as error:
-            faults.append(_trace_fault(sheet, name, one, error))
+            bad_traces.append(_trace_fault(sheet, name, one, error))
             continue
         tenants.append(tenant)
         warnings += (f"tenant {name}: {words}" for words in said)
-    if faults:
-        raise SheetError(faults)
+    if bad_traces:
+        raise SheetError(bad_traces)
     profile = Profile(
         name=path.stem,
         seed=written.seed,

@@ -24,6 +24,7 @@ from pydantic_core import ErrorDetails
 
 from profiles import units
 from profiles.tree import (
+    SHOWN_FAULTS,
     Fault,
     FieldPath,
     Node,
@@ -229,7 +230,8 @@ def read(path: Path, model: type[M], across: Across | None = None) -> Sheet[M]:
     try:
         value = model.model_validate_json(json.dumps(written))
     except ValidationError as error:
-        raise SheetError([*tree.faults, *_faults(tree, root, model, error)]) from None
+        found = _faults(tree, root, model, error)
+        raise SheetError([*tree.faults, *found], more=_surplus(error)) from None
     if tree.faults:
         raise SheetError(tree.faults)
     return Sheet(path=path, data=data, value=value, root=root)
@@ -244,7 +246,7 @@ def _faults(tree: Tree, root: Node, model: type[BaseModel], error: ValidationErr
     for path, fault, mend, at_key in _explained(root, model, error, ()):
         if path in (tree.faulty_keys if at_key else tree.objected):
             continue
-        if any(path[: len(bad)] == bad for bad in tree.faulty):
+        if any(path[:length] in tree.faulty for length in range(len(path) + 1)):
             continue
         line, column, _ = locate(root, path)
         if at_key and path:
@@ -262,8 +264,11 @@ def _faults(tree: Tree, root: Node, model: type[BaseModel], error: ValidationErr
 def _explained(
     root: Node, model: type[BaseModel], error: ValidationError, prefix: FieldPath
 ) -> Iterator[tuple[FieldPath, str, str, bool]]:
-    """Yield (path in the file, fault, mend, whether the key is at fault) for each of pydantic's errors."""
-    for detail in error.errors(include_url=False):
+    """Yield (path in the file, fault, mend, whether the key is at fault) for the first of pydantic's errors.
+
+    No more of them than are shown: the nearest word is dear, and a sheet can hold thousands of unknown ones.
+    """
+    for detail in error.errors(include_url=False)[:SHOWN_FAULTS]:
         kind = detail["type"]
         path = (*prefix, *_in_file(root, prefix, detail))
         at_key = kind == "extra_forbidden" or detail["loc"][-1:] == ("[key]",)
@@ -279,6 +284,16 @@ def _explained(
         else:
             _, _, node = locate(root, path)
             yield path, *_words(detail, node), at_key
+
+
+def _surplus(error: ValidationError) -> int:
+    """Return how many errors ``_explained`` leaves out."""
+    surplus = max(0, error.error_count() - SHOWN_FAULTS)
+    for detail in error.errors(include_url=False)[:SHOWN_FAULTS]:
+        cause = detail.get("ctx", {}).get("error")
+        if isinstance(cause, _InnerError):
+            surplus += _surplus(cause.error)
+    return surplus
 
 
 def _in_file(root: Node, prefix: FieldPath, detail: ErrorDetails) -> FieldPath:
@@ -378,6 +393,8 @@ def _words(detail: ErrorDetails, node: Node) -> tuple[str, str]:
         choices = re.findall(r"'([^']*)'", expected)
         mend = nearest(node.text, choices) if choices else f"write {expected}"
         return f"unknown value {node}, expected {expected}", mend
+    if kind == "too_long":
+        return f"more than {context['max_length']} of them", "give fewer"
     if kind in ("too_short", "string_too_short"):
         return "must not be empty", "give at least one"
     if kind == "string_pattern_mismatch":

@@ -179,9 +179,15 @@ def trace_file(folder: Path, file: str) -> Path:
 
     Raises TraceError when there is no such file.
     """
-    path = (folder / file).resolve()
-    if not path.is_file():
+    try:
+        path = (folder / file).resolve()
+        found = path.is_file()
         fault = "not a file" if path.exists() else "no such file"
+    except (OSError, RuntimeError) as error:
+        # a name or a path too long, a circle of links
+        said = getattr(error, "strerror", None) or str(error)
+        raise TraceError(0, f"cannot be looked up: {shown(said)}", "check the path") from None
+    if not found:
         raise TraceError(0, f"{fault}: {path}", "the path counts from the sheet's folder")
     return path
 

@@ -21,7 +21,7 @@ from profiles import units
 
 LARGEST_SHEET_BYTES = 256 * 1024
 DEEPEST = 24
-_SHOWN_FAULTS = 100
+SHOWN_FAULTS = 100
 _SHOWN_LETTERS = 80
 FieldPath = tuple[str | int, ...]
 
@@ -53,20 +53,25 @@ class Fault:
 
 
 class SheetError(Exception):
-    """A sheet that cannot be used; ``faults`` holds everything wrong with it, in the file's order."""
+    """A sheet that cannot be used; ``faults`` holds what is wrong with it, in the file's order.
+
+    ``more`` counts the faults beside them that nobody put into words, since there were so many.
+    """
 
     exit_code = 2
 
-    def __init__(self, faults: Iterable[Fault]) -> None:
+    def __init__(self, faults: Iterable[Fault], more: int = 0) -> None:
+        self.more = more
         self.faults = tuple(
             sorted(faults, key=lambda f: (str(f.spot.path), f.spot.line, f.spot.column))
         )
         super().__init__(self.faults)
 
     def __str__(self) -> str:
-        lines = [str(fault) for fault in self.faults[:_SHOWN_FAULTS]]
-        if len(self.faults) > _SHOWN_FAULTS:
-            lines.append(f"and {len(self.faults) - _SHOWN_FAULTS} more faults")
+        lines = [str(fault) for fault in self.faults[:SHOWN_FAULTS]]
+        more = len(self.faults) - len(lines) + self.more
+        if more:
+            lines.append(f"and {more} more faults")
         return "\n".join(lines)
 
 
@@ -135,6 +140,8 @@ _LEADING_ZERO = re.compile(r"[-+]?0[0-9oxb_][0-9a-fA-F_]*", re.ASCII)
 _MOST_DIGITS = 18
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HALF = ("half a surrogate pair is no character", "write the character itself")
+# an escape can write it, and no path, argument or variable can hold it
+_NUL = ("a NUL character stands for nothing in a sheet", "remove it")
 
 
 def _place(event: yaml.Event) -> tuple[int, int]:
@@ -195,6 +202,13 @@ def _surprise(text: str, resolver: yaml.SafeLoader) -> tuple[str, str] | None:
             return f"{text!r} has a meaning of its own in YAML", "quote it"
         case _:
             return None
+
+
+def _no_text(text: str) -> tuple[str, str] | None:
+    """Return (fault, mend) when a text, as an escape can write it, is none that could be used anywhere."""
+    if _SURROGATE.search(text):
+        return _HALF
+    return _NUL if "\0" in text else None
 
 
 class Tree:
@@ -305,8 +319,7 @@ class Tree:
     def _scalar(self, event: yaml.ScalarEvent, line: int, column: int, path: FieldPath) -> Node:
         node = Node(line, column, "scalar", text=event.value, quoted=event.style is not None)
         wrong = None if node.quoted else _surprise(node.text, self._loader)
-        if _SURROGATE.search(node.text):
-            wrong = _HALF
+        wrong = _no_text(node.text) or wrong
         if wrong is not None:
             self.refuse(line, column, path, *wrong)
             node.kind = "faulty"
@@ -335,8 +348,8 @@ class Tree:
                     wrong = f"the key {key!r} is a truth value to YAML readers", "quote it"
                 elif key == "":
                     wrong = "a key is missing before ':'", "write one"
-            if _SURROGATE.search(key):
-                wrong = _HALF
+            unwritable = _no_text(key)
+            wrong = unwritable or wrong
             if event.anchor is not None or event.tag is not None:
                 wrong = "anchors and tags are not read", "remove it"
             value = self._node(next(events), (*path, key))
@@ -344,7 +357,7 @@ class Tree:
                 self._add(key_line, key_column, (*path, key), *wrong)
                 # what stands under it has faults of its own, and a repeated word for the key says no more
                 self.faulty_keys.add((*path, key))
-            if wrong is not None and (key in ("", "<<", *node.children) or wrong == _HALF):
+            if wrong is not None and (unwritable or key in ("", "<<") or key in node.children):
                 continue
             if key in node.children:
                 first = node.keys[key][0]

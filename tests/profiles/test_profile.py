@@ -10,7 +10,7 @@ import yaml
 from profiles.arrivals.gamma import Gamma
 from profiles.arrivals.poisson import Poisson
 from profiles.lengths import Fixed, Lognormal
-from profiles.profile import ProfileSheet, read_profile
+from profiles.profile import MOST_SURGES, MOST_TENANTS, ProfileSheet, read_profile
 from profiles.sheet import SheetError, catalogue, find, json_schema
 
 S = 10**9
@@ -273,3 +273,31 @@ def test_the_schema_refuses_what_the_sheet_refuses() -> None:
     ]
     for wrong in wrongs:
         assert not check.is_valid({"version": 1, "tenants": {"a": good | wrong}}), wrong
+
+
+def test_more_tenants_or_surges_than_can_be_played_are_refused(tmp_path: Path) -> None:
+    tenants = "".join(f" t{i}: {{rate: 1/s}}\n" for i in range(MOST_TENANTS + 1))
+    surges = "".join(f"- {{at: {i}ms, for: 1ms, factor: 2}}\n" for i in range(MOST_SURGES + 1))
+    text = f"version: 1\ntenants:\n{tenants}surges:\n{surges}"
+    assert faults_of(tmp_path, text) == [
+        ("2:1", "tenants", f"more than {MOST_TENANTS} of them"),
+        (f"{MOST_TENANTS + 4}:1", "surges", f"more than {MOST_SURGES} of them"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ('"a\\0b.csv"', "a NUL character stands for nothing in a sheet"),
+        ("a" * 5000, "cannot be looked up: 'File name too long'"),
+        ("circle.csv", "cannot be looked up: "),
+    ],
+)
+def test_a_trace_whose_name_cannot_be_looked_up_has_its_place(
+    tmp_path: Path, file: str, said: str
+) -> None:
+    (tmp_path / "circle.csv").symlink_to("circle.csv")
+    text = f"version: 1\ntenants:\n a:\n  trace: {{file: {file}, format: azure}}\n"
+    [(place, field, fault)] = faults_of(tmp_path, text)
+    assert (place, field) == ("4:17", "tenants.a.trace.file")
+    assert said in fault

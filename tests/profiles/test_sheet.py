@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -29,7 +29,7 @@ from profiles.sheet import (
     nearest,
     read,
 )
-from profiles.tree import DEEPEST, LARGEST_SHEET_BYTES
+from profiles.tree import DEEPEST, LARGEST_SHEET_BYTES, SHOWN_FAULTS
 
 
 class Colour(StrEnum):
@@ -384,3 +384,29 @@ def test_the_json_schema_asks_for_units_and_knows_no_null() -> None:
         assert not check.is_valid({"version": 1, **wrong}), wrong
     assert schema["properties"]["wait"]["default"] == "10s"
     assert not re.search(r'"null"|None', str(schema))
+
+
+def test_a_nul_that_an_escape_wrote_is_told_where_it_stands(tmp_path: Path) -> None:
+    text = 'version: 1\nnames: ["a\\0b"]\n"fl\\0ag": true\n'
+    assert faults_of(tmp_path, text) == [
+        ("2:9", "names[0]", "a NUL character stands for nothing in a sheet"),
+        ("3:1", "'fl\\x00ag'", "a NUL character stands for nothing in a sheet"),
+    ]
+
+
+def test_of_thousands_of_faults_the_first_are_put_into_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words: list[str] = []
+
+    def nearest_counted(word: str, known: Iterable[str]) -> str:
+        words.append(word)
+        return nearest(word, known)
+
+    monkeypatch.setattr("profiles.sheet.nearest", nearest_counted)
+    text = "version: 1\n" + "".join(f"key{i}: 1\n" for i in range(2000))
+    with pytest.raises(SheetError) as caught:
+        read(write(tmp_path, text), Whole)
+    assert len(words) == SHOWN_FAULTS
+    assert len(caught.value.faults) + caught.value.more == 2000
+    assert str(caught.value).endswith(f"\nand {2000 - SHOWN_FAULTS} more faults")
