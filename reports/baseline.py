@@ -9,19 +9,44 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import from_json
+
 from reports.fault import FormatError, UsageError
 from reports.hlog import decode, encode, key_of, tag_of
 from reports.manifest import Manifest, utc_now
 from reports.replacing import write_atomic
 from reports.rundir import RunDir, read_summaries, subject_of
+from reports.shape import COUNT, FLAG, LIST, OBJECT, SEED, TEXT, Shape
+from reports.summary import measurements_from
 from slas.evidence import Subject
 from slas.histogram import Histogram
-from slas.measurement import HistogramKey, Measurement, Summaries
+from slas.measurement import HistogramKey, Summaries
 from slas.regression import Baseline
 from slas.ruling import Ruling
 
 FORMAT = 1
 BASELINES = Path("baselines")
+_SHAPE = Shape(
+    {
+        **dict.fromkeys(("pinned", "run_id", "started", "ruling", "tailgate", "profile"), TEXT),
+        "seed": SEED,
+        "runs": COUNT,
+        "simulated": FLAG,
+        "subject": OBJECT,
+        "versions": OBJECT,
+        "measurements": LIST,
+        "histograms": OBJECT,
+    }
+)
+_SUBJECT = Shape(
+    {
+        "engine": TEXT,
+        "engine_version": TEXT.or_null(),
+        "model": TEXT,
+        "gpu_models": LIST,
+        "schedule_sha256": TEXT,
+    }
+)
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
 
@@ -118,8 +143,10 @@ def pins(baselines_dir: Path = BASELINES) -> tuple[Pin, ...]:
 def read_pin(path: Path) -> Pin:
     """Return the pin at path. Raises FormatError if it is damaged or of a newer format."""
     try:
-        stored = json.loads(path.read_bytes())
-        written = stored["format"]
+        stored = from_json(path.read_bytes())
+        written = stored.get("format") if isinstance(stored, dict) else None
+        if type(written) is not int or written < 1:
+            raise ValueError("it has no format")
         if written > FORMAT:
             raise FormatError(
                 path,
@@ -127,9 +154,11 @@ def read_pin(path: Path) -> Pin:
                 "use the tailgate that pinned it, or a newer one",
             )
         return _from_json(path, stored)
-    except (ValueError, KeyError, TypeError, AttributeError) as fault:
+    except OSError as cause:
+        raise FormatError.unreadable(path, cause) from cause
+    except ValueError as fault:
         raise FormatError(
-            path, f"not a pin: {fault!r}", "restore it from git, or pin a run again with --replace"
+            path, f"not a pin: {fault}", "restore it from git, or pin a run again with --replace"
         ) from fault
 
 
@@ -162,7 +191,9 @@ def _usable(run: RunDir, manifest: Manifest) -> Ruling:
             f"rule on it first: tailgate check {run.path}",
         )
     try:
-        ruling = Ruling(json.loads(run.verdict.read_bytes())["ruling"])
+        ruling = Ruling(from_json(run.verdict.read_bytes())["ruling"])
+    except OSError as cause:
+        raise FormatError.unreadable(run.verdict, cause) from cause
     except (ValueError, KeyError, TypeError) as fault:
         raise FormatError(
             run.verdict, f"not a verdict: {fault!r}", f"derive it again: tailgate check {run.path}"
@@ -222,29 +253,38 @@ def _versions(manifest: Manifest) -> dict[str, str]:
 
 
 def _from_json(path: Path, stored: Mapping[str, Any]) -> Pin:
-    subject = stored["subject"]
+    head = _SHAPE.read(stored)
+    subject = _SUBJECT.read(head["subject"])
+    for model in subject["gpu_models"]:
+        if not isinstance(model, str):
+            raise ValueError(f"gpu_models holds {model!r}, no text")
+    for what, version in head["versions"].items():
+        if not isinstance(version, str):
+            raise ValueError(f"versions.{what} is {version!r}, no text")
     histograms: dict[HistogramKey, Histogram] = {}
-    for tag, text in stored["histograms"].items():
+    for tag, text in head["histograms"].items():
+        if not isinstance(text, str):
+            raise ValueError(f"histograms.{tag} is {text!r}, no text")
         histogram = Histogram()
         histogram.add_sparse(decode(text))
         histograms[key_of(tag)] = histogram
     return Pin(
         name=path.stem,
         path=path,
-        pinned=stored["pinned"],
-        run_id=stored["run_id"],
-        started=stored["started"],
-        ruling=stored["ruling"],
-        tailgate=stored["tailgate"],
-        profile=stored["profile"],
-        seed=stored["seed"],
-        versions=stored["versions"],
+        pinned=head["pinned"],
+        run_id=head["run_id"],
+        started=head["started"],
+        ruling=head["ruling"],
+        tailgate=head["tailgate"],
+        profile=head["profile"],
+        seed=head["seed"],
+        versions=head["versions"],
         baseline=Baseline(
             name=path.stem,
             subject=Subject(**{**subject, "gpu_models": tuple(subject["gpu_models"])}),
-            runs=stored["runs"],
-            measurements=tuple(Measurement.from_json(body) for body in stored["measurements"]),
+            runs=head["runs"],
+            measurements=measurements_from(head["measurements"]),
             histograms=histograms,
-            simulated=stored["simulated"],
+            simulated=head["simulated"],
         ),
     )

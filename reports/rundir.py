@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
+
+from pydantic_core import from_json
 
 from reports import manifest as manifests
 from reports.fault import FormatError, UsageError, WriteError
@@ -17,6 +18,7 @@ from reports.manifest import Manifest, utc_now
 from reports.replacing import sync, write_atomic
 from reports.rows import RowReader
 from reports.samples import ENGINE, HEALTH, MEMORY, S, SampleKind, SampleReader
+from reports.summary import measurements_from
 from slas.evidence import Evidence, RequestRow, RunSpan, Subject, Window
 from slas.histogram import Histogram
 from slas.measurement import HistogramKey, Measurement, Summaries
@@ -324,12 +326,13 @@ def _measurements(run: RunDir) -> tuple[Measurement, ...]:
     if not run.measurements.exists():
         return ()
     try:
-        stored = json.loads(run.measurements.read_bytes())
-        return tuple(Measurement.from_json(body) for body in stored)
-    except (ValueError, KeyError, TypeError, AttributeError) as fault:
+        return measurements_from(from_json(run.measurements.read_bytes()))
+    except OSError as cause:
+        raise FormatError.unreadable(run.measurements, cause) from cause
+    except ValueError as fault:
         raise FormatError(
             run.measurements,
-            f"not a list of measurements: {fault!r}",
+            f"not a list of measurements: {fault}",
             "delete it and derive it again with `tailgate check RUN`",
         ) from fault
 

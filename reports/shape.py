@@ -18,7 +18,7 @@ MOST: Final = 2**62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """What one key may hold: a value of these types, integers from ``least`` to 2**62, finite floats.
+    """What one key may hold: a value of these types, integers from ``least`` to ``most``, finite floats.
 
     ``may_lack`` is for a key that older files of the same format lack; it then holds None.
     """
@@ -26,6 +26,7 @@ class Field:
     what: str
     types: frozenset[type]
     least: int = 0
+    most: float = MOST
     may_lack: bool = False
 
     def or_null(self, *, may_lack: bool = False) -> Field:
@@ -34,6 +35,7 @@ class Field:
             what=f"{self.what} and not null",
             types=self.types | {type(None)},
             least=self.least,
+            most=self.most,
             may_lack=may_lack,
         )
 
@@ -43,12 +45,13 @@ class Field:
             return f"{name} is {reprlib.repr(value)}, {self.what}"
         if isinstance(value, float) and not math.isfinite(value):
             return f"{name} is {value}, no finite number"
-        if type(value) is int and not self.least <= value <= MOST:
+        if type(value) is int and not self.least <= value <= self.most:
             return f"{name} is {reprlib.repr(value)}, out of range"
         return None
 
 
 COUNT: Final = Field(what="no integer", types=frozenset({int}))
+SEED: Final = Field(what="no integer", types=frozenset({int}), most=math.inf)
 STAMP: Final = Field(what="no integer", types=frozenset({int}), least=-MOST)
 NUMBER: Final = Field(what="no number", types=frozenset({int, float}), least=-MOST)
 TEXT: Final = Field(what="no text", types=frozenset({str}))
@@ -58,15 +61,17 @@ OBJECT: Final = Field(what="no object", types=frozenset({dict}))
 
 
 class Shape:
-    """The fields of one kind of stored object, by key; two of them, at least, are integers that are not null."""
+    """The fields of one kind of stored object, by key."""
 
-    __slots__ = ("_absent", "_fields", "_floats", "_known", "_take")
+    __slots__ = ("_absent", "_fields", "_known", "_quick", "_take")
 
     def __init__(self, fields: Mapping[str, Field]) -> None:
         self._fields = dict(fields)
         self._take: Callable[[Mapping[str, Any]], tuple[Any, ...]] = itemgetter(*fields)
         self._absent = {name: None for name, field in fields.items() if field.may_lack}
-        self._floats = any(float in field.types for field in fields.values())
+        # floats may be no number, and itemgetter gives one value bare: such kinds are looked at field by field
+        integers = sum(field.types == {int} for field in fields.values())
+        self._quick = integers > 1 and not any(float in field.types for field in fields.values())
         self._known: dict[tuple[type, ...], Callable[[tuple[Any, ...]], tuple[int, ...]]] = {}
 
     def read(self, stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,10 +83,10 @@ class Shape:
             values = self._take(stored)
         except KeyError:
             values = self._older(stored)
-        if self._floats:
-            self._refuse(values)
-        else:
+        if self._quick:
             self._refuse_quickly(values)
+        else:
+            self._refuse(values)
         return dict(zip(self._fields, values, strict=True))
 
     def _older(self, stored: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -95,7 +100,6 @@ class Shape:
         integers_of = self._known.get(types)
         if integers_of is None:
             self._refuse(values)
-            # more than one, as itemgetter gives a bare value for one: two stamps or counts are in every kind
             integers_of = itemgetter(*(at for at, kind in enumerate(types) if kind is int))
             self._known[types] = integers_of
         whole = integers_of(values)

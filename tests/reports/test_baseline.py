@@ -63,6 +63,11 @@ def test_pin_says_what_was_tested_with_which_versions(run: Path, tmp_path: Path)
     assert found.run_id == "2026-11-30T17-41-05Z-7f3a"
 
 
+def test_pin_of_any_seed_is_read(run: Path, report: Report, tmp_path: Path) -> None:
+    report.run_dir.write_manifest(replace(report.manifest, seed=10**30))
+    assert read_pin(pin(run, "main", tmp_path)).seed == 10**30
+
+
 def test_pin_is_made_for_diffs(run: Path, tmp_path: Path) -> None:
     path = pin(run, "main", tmp_path)
     assert path.stat().st_size < 400_000
@@ -158,9 +163,62 @@ def test_damaged_and_newer_pins_are_refused_by_name(
     path.write_text(whole[:1000])
     with pytest.raises(FormatError, match=r"main\.json: not a pin"):
         find("main", tmp_path)
+    for text in ("[]", "{}", "[" * 100_000, '{"format": "1"}'):
+        path.write_text(text)
+        with pytest.raises(FormatError, match=r"main\.json: not a pin"):
+            find("main", tmp_path)
     path.write_text(json.dumps({**json.loads(whole), "format": 2}))
     with pytest.raises(FormatError, match="format: 2 is newer"):
         find("main", tmp_path)
     path.write_text(json.dumps({**json.loads(whole), "histograms": {"ttft.chat.calm.r0": "x"}}))
     with pytest.raises(FormatError, match=r"main\.json: not a pin"):
         find("main", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        ("runs", "2", "runs is '2', no integer"),
+        ("seed", -1, "seed is -1, out of range"),
+        ("runs", 10**30, "runs is .*, out of range"),
+        ("simulated", "no", "simulated is 'no', neither true nor false"),
+        ("ruling", None, "ruling is None, no text"),
+        ("subject", [], r"subject is \[\], no object"),
+        ("subject.model", 5, "model is 5, no text"),
+        ("subject.gpu_models", [5], "gpu_models holds 5, no text"),
+        ("versions", {"numpy": 2}, "versions.numpy is 2, no text"),
+        ("histograms", {"ttft.chat.calm.r1": 5}, "histograms.ttft.chat.calm.r1 is 5, no text"),
+        ("measurements", {}, "measurements is {}, no list"),
+        ("measurements", [5], "measurement 0 is 5, no object"),
+        ("measurements.0.p99", "fast", "measurement 0: p99 is 'fast', no number"),
+        ("measurements.0.count", 10**30, "measurement 0: count is .*, out of range"),
+    ],
+)
+def test_value_that_no_pin_may_hold_is_named(
+    place: str, value: object, said: str, run: Path, tmp_path: Path
+) -> None:
+    path = pin(run, "main", tmp_path)
+    stored = json.loads(path.read_text())
+    *way, last = (int(part) if part.isdigit() else part for part in place.split("."))
+    inner = stored
+    for part in way:
+        inner = inner[part]
+    inner[last] = value
+    path.write_text(json.dumps(stored))
+    with pytest.raises(FormatError, match=f"not a pin: .*{said}"):
+        read_pin(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{}", "measurements are {}, no list"),
+        ("[" * 100_000, "not a list of measurements"),
+        ('[{"metric": "ttft"}]', "measurement 0: the key 'tenant' is missing"),
+    ],
+)
+def test_measurements_that_are_none_are_named(text: str, said: str, run: Path) -> None:
+    (run / "measurements.json").write_text(text)
+    with pytest.raises(FormatError, match=said) as caught:
+        of_run(run)
+    assert "measurements.json" in str(caught.value)
