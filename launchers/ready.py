@@ -19,6 +19,7 @@ from launchers.engine import LaunchError
 from launchers.fetch import Reply, UnreachableError, fetch
 from launchers.listener import Listener
 from launchers.place import Place, Tree
+from profiles.sheet import shown
 from profiles.units import format_duration
 
 TAIL_LINES = 20
@@ -26,6 +27,7 @@ TAIL_LINES = 20
 SEARCHED_BYTES = 64 << 10
 PROBE_WITHIN_S = 10.0
 COMPLETION_WITHIN_S = 120.0
+LEAST_PROBE_S = 1.0
 ATTACHED_COMPLETION_WITHIN_S = 30.0
 POLL_EVERY_S = 0.1
 SECOND_NS = 1_000_000_000
@@ -118,7 +120,8 @@ def prove_started(
             raise _with_log(
                 f"the engine {ended} after {passed}, before it was ready", log, "read its log"
             )
-        answer = _steps(server, place, tree, port, (within_ns - passed_ns) / SECOND_NS)
+        left_s = max(LEAST_PROBE_S, (within_ns - passed_ns) / SECOND_NS)
+        answer = _steps(server, place, tree, port, time.monotonic() + left_s)
         if answer.outcome == "yes":
             return _proof(server, ())
         if answer.outcome == "no":
@@ -181,8 +184,8 @@ def _with_log(what: str, log: Path, mend: str, *, trust_log: bool = True) -> Lau
     return LaunchError(what, f"{mend} ({log})" if lines else mend, lines[-TAIL_LINES:])
 
 
-def _steps(server: Server, place: Place, tree: Tree, port: int, left_s: float) -> Answer:
-    health = _health(server)
+def _steps(server: Server, place: Place, tree: Tree, port: int, until_s: float) -> Answer:
+    health = _health(server, _left_s(until_s, PROBE_WITHIN_S))
     if health.outcome == "silence":
         return Answer(outcome="later", why=f"nobody answers on port {port} yet")
     owner = _owner(place.listeners(port), tree, port)
@@ -190,17 +193,23 @@ def _steps(server: Server, place: Place, tree: Tree, port: int, left_s: float) -
         return owner
     if health.outcome != "yes":
         return health
-    models = _models(server)
+    models = _models(server, _left_s(until_s, PROBE_WITHIN_S))
     if models.outcome != "yes":
         return models
-    return _completion(server, max(1.0, min(left_s, COMPLETION_WITHIN_S)))
+    return _completion(server, _left_s(until_s, COMPLETION_WITHIN_S))
+
+
+def _left_s(until_s: float, most_s: float) -> float:
+    """Return how long a probe may take: until then, and at most and at least so long."""
+    return max(LEAST_PROBE_S, min(most_s, until_s - time.monotonic()))
 
 
 def _attached_steps(server: Server) -> tuple[Answer, ...]:
-    health = _health(server)
+    health = _health(server, PROBE_WITHIN_S)
     if health.outcome == "silence":
         return (health,)
-    return (health, _models(server), _completion(server, ATTACHED_COMPLETION_WITHIN_S))
+    models = _models(server, PROBE_WITHIN_S)
+    return (health, models, _completion(server, ATTACHED_COMPLETION_WITHIN_S))
 
 
 def _owner(found: tuple[Listener, ...], tree: Tree, port: int) -> Answer:
@@ -216,9 +225,9 @@ def _owner(found: tuple[Listener, ...], tree: Tree, port: int) -> Answer:
     return Answer(outcome="yes")
 
 
-def _health(server: Server) -> Answer:
+def _health(server: Server, within_s: float) -> Answer:
     try:
-        status = fetch(f"{server.url}/health", within_s=PROBE_WITHIN_S).status
+        status = fetch(f"{server.url}/health", within_s=within_s).status
     except UnreachableError as fault:
         if fault.stage == "connect":
             return Answer(outcome="silence", why=str(fault))
@@ -229,9 +238,10 @@ def _health(server: Server) -> Answer:
     return Answer(outcome="later", why=f"/health answers {status}")
 
 
-def _models(server: Server) -> Answer:
+def _models(server: Server, within_s: float) -> Answer:
     try:
-        reply = fetch(f"{server.url}/v1/models", headers=server.headers, within_s=PROBE_WITHIN_S)
+        reply = fetch(f"{server.url}/v1/models", headers=server.headers, within_s=within_s)
+        offered = _names(reply) if reply.status == 200 else ()
     except UnreachableError as fault:
         return Answer(outcome="later", why=f"/v1/models: {fault}")
     if reply.status in (401, 403):
@@ -240,7 +250,6 @@ def _models(server: Server) -> Answer:
         if reply.status == 429 or reply.status >= 500:
             return Answer(outcome="later", why=f"/v1/models answers {reply.status}")
         return Answer(outcome="yes", why=f"the server lists no models (/v1/models: {reply.status})")
-    offered = _names(reply)
     if server.model in offered:
         return Answer(outcome="yes")
     if not offered:
@@ -248,7 +257,7 @@ def _models(server: Server) -> Answer:
     return Answer(
         outcome="no",
         why=f"the server does not offer the model {server.model!r}; it offers {_listed(offered)}",
-        mend=f"ask for {offered[0]!r}, or for another of these",
+        mend=f"ask for {shown(offered[0])}, or for another of these",
     )
 
 
@@ -257,6 +266,7 @@ def _completion(server: Server, within_s: float) -> Answer:
     refusals: list[str] = []
     later: list[str] = []
     statuses = set()
+    until_s = time.monotonic() + within_s
     for path, prompt in (
         ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hello"}]}),
         ("/v1/completions", {"prompt": "Hello"}),
@@ -266,13 +276,14 @@ def _completion(server: Server, within_s: float) -> Answer:
                 f"{server.url}{path}",
                 body={**asked, **prompt},
                 headers=server.headers,
-                within_s=within_s,
+                within_s=_left_s(until_s, within_s),
             )
+            answered = reply.status == 200 and _answered(reply)
         except UnreachableError as fault:
             later.append(f"a request for one token to {path}: {fault}")
             continue
         statuses.add(reply.status)
-        if reply.status == 200 and _answered(reply):
+        if answered:
             return Answer(outcome="yes")
         if reply.status in (401, 403):
             return _key_refused(server, reply)
@@ -310,8 +321,8 @@ def _names(reply: Reply) -> tuple[str, ...]:
 
 
 def _listed(names: tuple[str, ...]) -> str:
-    shown = ", ".join(repr(name) for name in names[:8])
-    return shown if len(names) <= 8 else f"{shown} and {len(names) - 8} more"
+    first = ", ".join(shown(name) for name in names[:8])
+    return first if len(names) <= 8 else f"{first} and {len(names) - 8} more"
 
 
 def _answered(reply: Reply) -> bool:
@@ -321,20 +332,21 @@ def _answered(reply: Reply) -> bool:
 
 def _proof(server: Server, warnings: tuple[str, ...]) -> Proof:
     ready_ns = time.monotonic_ns()
-    version = _told(server, "/version", "version")
+    version, unread_version = _told(server, "/version", "version")
+    simulated, unread_sim = _told(server, "/tailgate/sim", "simulated")
     return Proof(
         ready_ns=ready_ns,
         version=version if isinstance(version, str) else None,
-        simulated=_told(server, "/tailgate/sim", "simulated") is True,
-        warnings=warnings,
+        simulated=simulated is True,
+        warnings=(*warnings, *unread_version, *unread_sim),
     )
 
 
-def _told(server: Server, path: str, name: str) -> object:
-    """Return one field of a page that not every server has."""
+def _told(server: Server, path: str, name: str) -> tuple[object, tuple[str, ...]]:
+    """Return one field of a page that not every server has, and a warning if it could not be read."""
     try:
         reply = fetch(f"{server.url}{path}", within_s=PROBE_WITHIN_S)
-    except UnreachableError:
-        return None
-    body = reply.json() if reply.status == 200 else None
-    return body.get(name) if isinstance(body, dict) else None
+        body = reply.json() if reply.status == 200 else None
+    except UnreachableError as fault:
+        return None, (f"{path}: {fault}",)
+    return (body.get(name) if isinstance(body, dict) else None), ()

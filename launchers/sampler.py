@@ -34,8 +34,10 @@ from reports.samples import ENGINE, MEMORY, Sample, SampleWriter
 from slas.evidence import EngineSample, MemorySample
 
 SECOND_NS = 1_000_000_000
-SCRAPE_WITHIN_S = 10.0
+SCRAPE_WITHIN_S = 5.0
 PAGE_WITHIN_S = 5.0
+# two looks, the one under way and the last, are over before the launcher takes the sampler for hung
+LONGEST_LOOK_S = 7.0
 
 
 class Job(Protocol):
@@ -226,7 +228,7 @@ def main(words: Sequence[str] | None = None) -> int:
                 first=asked.first,
                 least=asked.least,
                 # a slow page costs ticks, which show as gaps; no page at all costs the sample
-                within_s=max(PAGE_WITHIN_S, asked.every_ns / SECOND_NS),
+                within_s=min(max(PAGE_WITHIN_S, asked.every_ns / SECOND_NS), LONGEST_LOOK_S),
             )
             job = MemoryJob(SOURCES[asked.source](order), asked.node)
             header = {"node": asked.node, "source": asked.source, "every_ns": asked.every_ns}

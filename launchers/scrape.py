@@ -43,9 +43,13 @@ def series(text: str) -> Iterator[Series]:
 
 
 def _labels(text: str) -> dict[str, str]:
-    return {
-        label["key"]: _ESCAPE.sub(_unescaped, label["value"]) for label in _LABEL.finditer(text)
-    }
+    labels = {}
+    # one after the other from the start: a search would look through a page of blanks from each of them
+    found = _LABEL.match(text)
+    while found is not None:
+        labels[found["key"]] = _ESCAPE.sub(_unescaped, found["value"])
+        found = _LABEL.match(text, found.end())
+    return labels
 
 
 def _unescaped(escape: re.Match[str]) -> str:

@@ -134,3 +134,8 @@ def test_a_counter_of_a_lost_worker_is_kept() -> None:
     both = 'vllm:num_preemptions_total{engine="0"} 2\nvllm:num_preemptions_total{engine="1"} 3\n'
     assert scrape.read(both, 0).preemptions == 5
     assert scrape.read('vllm:num_preemptions_total{engine="0"} 4\n', 0).preemptions == 7
+
+
+def test_a_page_of_blanks_where_labels_belong_is_read_in_one_pass() -> None:
+    [one] = series('x{a="1",' + " " * 300_000 + "!} 3")
+    assert (one.labels, one.value) == ({"a": "1"}, 3.0)
