@@ -166,9 +166,16 @@ def way_out(check: CheckRuling, verdict: Verdict) -> tuple[str, str] | None:
     return "mend:", check.mend
 
 
+def fitness(health: Health) -> str:
+    """Return what the instrument was: fit, slow without a consequence, or not fit."""
+    if not health.fit:
+        return "not fit"
+    return "slow, which changes no ruling" if health.slow else "fit"
+
+
 def cause_label(health: Health) -> str:
     """Return what to call the causes of a health: there is nothing to cause in an instrument that is fit."""
-    return "note" if health.fit else "cause"
+    return "note" if health.fit and not health.slow else "cause"
 
 
 def by_weight(checks: Sequence[CheckRuling]) -> list[CheckRuling]:

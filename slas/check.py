@@ -10,14 +10,15 @@ import numpy as np
 from profiles.sheet import nearest
 from profiles.units import NS_PER, format_duration
 from slas.certainty import certain_failure
+from slas.columns import UNBOUNDED
 from slas.docket import Docket, Target, docket_of
 from slas.evidence import Evidence
 from slas.expression import base_units
 from slas.finding import Finding, find, unknown
-from slas.health import Twice, examine, is_timed, lateness_ns, slowness_ns
+from slas.health import Twice, examine, is_timed, lateness_ns, overrun, slowness_ns
 from slas.measurement import Summaries
 from slas.metric import metrics
-from slas.pause import longest, pauses_of
+from slas.pause import AFTERMATH, longest, pauses_of
 from slas.quantity import Gauge, Latency, Metric, Rate, Ratio
 from slas.regression import Baseline, objections, past_value
 from slas.ruling import CheckRuling, Health, Ruling, Verdict, worst
@@ -35,7 +36,8 @@ _HEARD_AFTER_NS = 3 * _NS_PER_S
 class _Ruled:
     """A target, what it came to, the limit it was held against, the same from sent, and whether slowness matters.
 
-    ``undisturbed`` is a FAIL ruled again without the pauses of the generators; see ``slas.health.Twice``.
+    ``undisturbed`` and ``kept_up`` are a FAIL ruled again without the pauses of the generators, and had they kept
+    up; see ``slas.health.Twice``.
     """
 
     target: Target
@@ -44,6 +46,7 @@ class _Ruled:
     from_sent: Ruling | None = None
     regardless: bool = False
     undisturbed: Ruling | None = None
+    kept_up: Ruling | None = None
 
 
 def rule(
@@ -91,6 +94,9 @@ class _Sitting:
         self.stopped = _stopped(evidence)
         self.lateness_ns = lateness_ns(self.docket, self.from_ns)
         self.slowness_ns = slowness_ns(self.docket, self.from_ns)
+        self.overrun = overrun(self.docket, self.from_ns)
+        # where nobody knows how slow we were, every timeout may be ours
+        self.reach_ns = UNBOUNDED if self.slowness_ns is None else AFTERMATH * self.slowness_ns
 
     def verdict(self) -> Verdict:
         ruled = [self._rule(target) for check in self.sla.checks for target in self._targets(check)]
@@ -112,7 +118,7 @@ class _Sitting:
             evidence=self._evidence_text(),
             simulated=self.evidence.simulated,
             schedule_sha256=self.evidence.subject.schedule_sha256,
-            warnings=tuple(dict.fromkeys(self._warnings(ruled))),
+            warnings=tuple(dict.fromkeys((*_slow(health), *self._warnings(ruled)))),
             strict=self.strict,
             engine_fault=engine_fault,
             cut=self.evidence.cut,
@@ -235,6 +241,7 @@ class _Sitting:
             from_sent=self._from_sent(target, limit, confidence),
             regardless=failed and self._fails_regardless(target, limit, confidence),
             undisturbed=self._undisturbed(target, limit, confidence) if failed else None,
+            kept_up=self._kept_up(target, limit, confidence) if failed else None,
         )
 
     def _from_sent(self, target: Target, limit: float, confidence: float | None) -> Ruling | None:
@@ -292,7 +299,12 @@ class _Sitting:
             for window in self._last_seconds(target.check)
             if find(window, target, limit, None).ruling is Ruling.FAIL
         ]
-        if ruled.finding.ruling is not Ruling.FAIL or not is_timed(target) or not broken:
+        if ruled.finding.ruling is not Ruling.FAIL or not broken:
+            return ruled
+        if self.overrun is not None:
+            patient = [window.patient(self.reach_ns) for window in broken]
+            ruled = replace(ruled, kept_up=_worst_of(patient, target, limit))
+        if not is_timed(target):
             return ruled
         punctual = [window.punctual() for window in broken]
         undisturbed = [window.undisturbed(self.from_ns) for window in broken]
@@ -345,8 +357,34 @@ class _Sitting:
         """Return whether a check is broken even with all of the instrument's slowness added to its limits."""
         eased = self._eased(target, limit)
         return (
-            eased is not None and self._find(self.docket, *eased, confidence).ruling is Ruling.FAIL
+            eased is not None and self._find(self._seen(), *eased, confidence).ruling is Ruling.FAIL
         )
+
+    def _seen(self) -> Docket:
+        """Return the evidence without the timeouts that may be ours."""
+        patient = None if self.overrun is None else self.docket.patient(self.reach_ns)
+        return self.docket if patient is None else patient
+
+    def _kept_up(self, target: Target, limit: float, confidence: float | None) -> Ruling | None:
+        """Return what a FAIL may be had the generators kept up; None if they did, or have no part in it."""
+        expression = target.check.expression
+        if self.overrun is None:
+            return None
+        match expression.metric:
+            case Latency() if expression.metric.clock != "instrument":
+                allowed = self.docket.patient(self.reach_ns)
+            case Ratio() if expression.upper != expression.metric.good:
+                allowed = self.docket.patient(self.reach_ns)
+            case Rate() if not expression.upper:
+                # what a closed loop would have sent nobody knows
+                loops = self.evidence.closed_loop
+                looping = bool(loops) if target.tenant is None else target.tenant in loops
+                allowed = None if looping else self.docket.prompt(self.reach_ns)
+            case _:
+                return None
+        if allowed is None:
+            return Ruling.INCONCLUSIVE
+        return self._find(allowed, target, limit, confidence).ruling
 
     def _eased(self, target: Target, limit: float) -> tuple[Target, float] | None:
         """Return a check with all of the instrument's slowness added to its limits; None if that cannot be done."""
@@ -485,11 +523,6 @@ class _Sitting:
         return "; ".join(held_back(self.docket)) or None
 
     def _warnings(self, ruled: Sequence[_Ruled]) -> Iterator[str]:
-        if self.docket.columns is None:
-            yield (
-                "ruled from histograms alone: the requests' rows are gone, and what they said beside their"
-                " latencies nobody can check"
-            )
         yield from _thin(ruled)
         for one in ruled:
             if one.finding.ruling is Ruling.SKIPPED:
@@ -514,6 +547,11 @@ class _Sitting:
         names = [check.name for check in self.sla.checks]
         if aborted is not None and aborted not in names:
             yield f"the run was aborted by {aborted!r}, which this SLA does not hold; {nearest(aborted, names)}"
+
+
+def _slow(health: Health) -> Iterator[str]:
+    for how in health.slow:
+        yield f"the instrument was slow, which changes no ruling: {how}"
 
 
 def _is_sampled(one: _Ruled) -> bool:
@@ -593,6 +631,7 @@ def _twice(ruled: Sequence[_Ruled]) -> list[Twice]:
             from_sent=one.from_sent,
             regardless=one.regardless,
             undisturbed=one.undisturbed,
+            kept_up=one.kept_up,
         )
         for one in ruled
         if one.limit is not None

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from slas.evidence import Evidence, Outcome, RequestRow
+from slas.evidence import NO_CONNECTION, Evidence, Outcome, RequestRow
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -26,7 +26,7 @@ class Columns:
     """One array element per request; all ``_ns`` are int64 nanoseconds, MISSING where a row has None.
 
     ``tenant`` and ``run`` index ``tenants`` and ``runs``. ``measured`` says which requests were due in the
-    measured window. The gaps of all rows lie one after another: those of row i are
+    measured window, and ``given_up`` which were waited for until a limit of ours passed. The gaps of all rows lie one after another: those of row i are
     ``gap_ns[gap_start[i]:gap_start[i + 1]]``, and ``gap_row`` names the row of every gap. ``read_late_ns`` is how
     much later than it came each request may have been read, where that is to be forgiven; else None.
     """
@@ -48,6 +48,7 @@ class Columns:
     output_tokens: Ints
     completed: Bools
     unsent: Bools
+    given_up: Bools
     server_usage: Bools
     burst: Bools
     measured: Bools
@@ -85,6 +86,37 @@ class Columns:
         late = self.lateness_ns
         moved = np.where((late == MISSING) | (late == UNBOUNDED), 0, late)
         return replace(self, due_ns=self.due_ns + moved)
+
+    def hasty(self, reach_ns: int) -> Bools:
+        """Return which requests were given up on before ``reach_ns`` from due had passed."""
+        soon: Bools = self.given_up & (self.done_ns - self.due_ns <= reach_ns)
+        return soon
+
+    def answered_in_window(self, hasty: Bools) -> Columns:
+        """Return the requests as if all that was due in the window and came, or is ``hasty``, had come in it.
+
+        A hasty one is taken as long as those that completed are on average.
+        """
+        usual = self.measured & self.completed
+        mine = self.measured & hasty
+
+        def filled(tokens: Ints) -> Ints:
+            known = tokens[usual & (tokens != MISSING)]
+            mean = int(known.mean()) if known.size else 0
+            return np.where(mine, np.maximum(tokens, mean), tokens)
+
+        def moved(stamps_ns: Ints) -> Ints:
+            return np.where(mine | (self.measured & (stamps_ns != MISSING)), self.due_ns, stamps_ns)
+
+        return replace(
+            self,
+            first_ns=moved(self.first_ns),
+            last_ns=moved(self.last_ns),
+            completed=self.completed | mine,
+            prompt_tokens=filled(self.prompt_tokens),
+            output_tokens=filled(self.output_tokens),
+            gap_ns=np.where(self.measured[self.gap_row], 0, self.gap_ns),
+        )
 
     def read_in_time(self, *, gaps: bool) -> Columns:
         """Return the same requests without ``read_late_ns`` in their gaps, or in the times from due and from sent.
@@ -159,6 +191,15 @@ def columns_of(evidence: Evidence) -> Columns:
             for row in rows
         ),
         unsent=_bools(row.outcome is Outcome.UNSENT for row in rows),
+        given_up=_bools(
+            row.outcome is Outcome.TIMED_OUT
+            or (
+                row.outcome is Outcome.REFUSED
+                and row.stage == "connect"
+                and (row.why or "").startswith(NO_CONNECTION)
+            )
+            for row in rows
+        ),
         server_usage=_bools(row.usage_from == "server" for row in rows),
         burst=_bools(row.burst for row in rows),
         measured=(due_ns >= start_ns) & (due_ns < end_ns),

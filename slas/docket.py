@@ -63,6 +63,18 @@ class Docket:
         read_late_ns = reach_ns(self.columns, pauses_of(self.evidence, from_ns))
         return self._of(replace(self.columns.punctual(), read_late_ns=read_late_ns))
 
+    def patient(self, reach_ns: int) -> Docket | None:
+        """Return the evidence as if what was given up on within ``reach_ns`` was never due; None without rows."""
+        if self.columns is None:
+            return None
+        return self.only(self.columns.measured & ~self.columns.hasty(reach_ns))
+
+    def prompt(self, reach_ns: int) -> Docket | None:
+        """Return the evidence as if all that was due in the window, those given up on too, came in it; None without rows."""
+        if self.columns is None:
+            return None
+        return self._of(self.columns.answered_in_window(self.columns.hasty(reach_ns)))
+
     def only(self, chosen: Bools) -> Docket:
         """Return the evidence as if the chosen requests were those of the measured window; there must be rows."""
         assert self.columns is not None

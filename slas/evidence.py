@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal
 
 UsageFrom = Literal["server", "client"]
+
+NO_CONNECTION: Final = "no connection within"
+"""How the ``why`` of a row begins whose connection was waited for until its limit passed."""
 
 
 class Outcome(StrEnum):

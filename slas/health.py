@@ -23,6 +23,8 @@ _NS_PER_S = NS_PER["s"]
 _NS_PER_US = NS_PER["us"]
 _TOLERATED = 0.1
 """The share of the tightest limit that the instrument's own slowness may reach at its p99."""
+_KEEPS_UP_NS = _NS_PER_S // 10
+"""A generator whose lateness or lag is above this at its p99 does not keep up, whatever is promised."""
 _MOST_TOKENS = 1_000_000_000
 _BUSY = 0.01
 """Steal or run-queue wait below this share of a second explains nothing."""
@@ -33,8 +35,8 @@ class Twice:
     """A check ruled from due and, as if the instrument had been on time, from sent.
 
     ``regardless``: it is broken by more than all of the instrument's slowness, which therefore does not matter.
-    ``undisturbed`` is what it may be without the pauses of the generators; None unless it is a FAIL that they can
-    have made.
+    ``undisturbed`` is what it may be without the pauses of the generators, and ``kept_up`` had they kept up; None
+    unless it is a FAIL that they can have made.
     """
 
     target: Target
@@ -43,6 +45,7 @@ class Twice:
     from_sent: Ruling | None
     regardless: bool
     undisturbed: Ruling | None = None
+    kept_up: Ruling | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,15 +74,18 @@ def examine(docket: Docket, twice: Sequence[Twice], *, stopped: bool, from_ns: i
         reasons += _nothing_due(docket)
     open_to_doubt = [ruled for ruled in twice if not ruled.regardless]
     slow = [
+        *_outrun(twice, overrun(docket, from_ns)),
         *_differing(open_to_doubt),
         *_too_slow("lateness p99", lateness, _tightest(open_to_doubt, "due")),
         *_too_slow(f"event-loop lag p99 of {lane}", lag, _tightest(open_to_doubt, "gap")),
         *_paused(evidence, open_to_doubt, from_ns),
         *_unwatched(docket, watched, open_to_doubt),
     ]
+    fit = not reasons and not slow
     return Health(
-        fit=not reasons and not slow,
+        fit=fit,
         reasons=(*reasons, *slow),
+        slow=tuple(_slow(docket, twice, from_ns)) if fit else (),
         causes=_causes(evidence, watched),
         mend=_mend(bool(slow), bool(reasons)),
         lateness_p50_s=_seconds(lateness.p50_ns),
@@ -96,6 +102,19 @@ def examine(docket: Docket, twice: Sequence[Twice], *, stopped: bool, from_ns: i
             default=None,
         ),
     )
+
+
+def overrun(docket: Docket, from_ns: int) -> str | None:
+    """Return how the generators did not keep up, in words; None if they did."""
+    lateness, (lag, lane) = _lateness(docket, from_ns), _lag(docket.evidence, from_ns)
+    said = [
+        f"{what} p99 is {format_duration(times.p99_ns)}"
+        for what, times in (("lateness", lateness), (f"event-loop lag of {lane}", lag))
+        if times.p99_ns is not None and times.p99_ns > _KEEPS_UP_NS
+    ]
+    if not said:
+        return None
+    return f"{' and '.join(said)}, and above {format_duration(_KEEPS_UP_NS)} no generator keeps up"
 
 
 def lateness_ns(docket: Docket, from_ns: int) -> int | None:
@@ -352,6 +371,25 @@ def _too_slow(what: str, times: _Times, tightest: tuple[str, float] | None) -> I
             f"{what} is {format_duration(times.p99_ns)}, more than a tenth of the tightest limit"
             f" ({name}: {format_duration(limit)})"
         )
+
+
+def _slow(docket: Docket, twice: Sequence[Twice], from_ns: int) -> Iterable[str]:
+    """Yield in what the instrument was slow, although no ruling depends on it."""
+    lateness, (lag, lane) = _lateness(docket, from_ns), _lag(docket.evidence, from_ns)
+    yield from _too_slow("lateness p99", lateness, _tightest(twice, "due"))
+    yield from _too_slow(f"event-loop lag p99 of {lane}", lag, _tightest(twice, "gap"))
+    outrun = overrun(docket, from_ns)
+    if outrun is not None:
+        yield outrun
+
+
+def _outrun(twice: Iterable[Twice], how: str | None) -> Iterable[str]:
+    for ruled in twice:
+        if ruled.kept_up not in (None, ruled.from_due):
+            yield (
+                f"{ruled.target} is {ruled.from_due}, and may be so because the generators did not keep up"
+                f" ({how}): it is {ruled.kept_up} once that is allowed for"
+            )
 
 
 def _differing(twice: Iterable[Twice]) -> Iterable[str]:

@@ -19,7 +19,7 @@ _NS_PER_S = NS_PER["s"]
 # what a loop takes in passing is no pause
 _SHORTEST_NS = NS_PER["ms"]
 # what a pause held back reaches the engine at once; at a load of 90 % it has worked that off after ten times as long
-_AFTERMATH = 10
+AFTERMATH = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Pause:
     @property
     def last_ns(self) -> int:
         """When the last request that it can have touched may have been due."""
-        return self.at_ns + _AFTERMATH * self.lag_ns
+        return self.at_ns + AFTERMATH * self.lag_ns
 
 
 def pauses_of(evidence: Evidence, from_ns: int) -> tuple[Pause, ...]:

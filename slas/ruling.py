@@ -86,6 +86,8 @@ class CheckRuling:
 class Health:
     """Whether the instrument was fit to measure. ``reasons`` decide; ``causes`` only explain.
 
+    ``slow`` says in what an instrument that was fit was slow all the same: no ruling depends on it.
+
     Latenesses and lags are seconds; None if nothing was recorded. ``mend`` says what to try.
     """
 
@@ -101,6 +103,7 @@ class Health:
     unsent: int
     steal_share_max: float | None
     run_queue_share_max: float | None
+    slow: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ from loadgen.generator.turns import Turns
 from profiles.profile import Profile
 from profiles.prompt import prompt_text
 from profiles.schedule import PlannedRequest, lane_of, loops, unroll
-from slas.evidence import HealthSample, Outcome
+from slas.evidence import NO_CONNECTION, HealthSample, Outcome
 
 SECOND_NS: Final = 1_000_000_000
 # the longest that making requests and rows may hold up the loop, and how often it may
@@ -390,7 +390,7 @@ class Player:
             ending = judge(exchange.reply, overdue=stage)
         elif stage == "connect":
             limit_s = self._profile.timeouts.connect_ns / 1e9
-            why = f"no connection within {limit_s:g} s"
+            why = f"{NO_CONNECTION} {limit_s:g} s"
             ending = Ending(outcome=Outcome.REFUSED, stage=stage, why=why)
         else:
             ending = Ending(outcome=Outcome.TIMED_OUT, stage=stage, why="still connecting")
@@ -518,7 +518,7 @@ def _share(most: int | None, job: Job) -> int | None:
 def _words(fault: Exception) -> str:
     """Return why no connection could be made, in the kernel's words where it has any."""
     if isinstance(fault, TimeoutError):
-        return "no connection within the time allowed"
+        return f"{NO_CONNECTION} the time allowed"
     cause = getattr(fault, "os_error", fault)
     if (
         isinstance(cause, OSError)

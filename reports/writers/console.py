@@ -15,6 +15,7 @@ from reports.wording import (
     by_weight,
     cause_label,
     facts,
+    fitness,
     headline,
     limit,
     marks,
@@ -133,7 +134,7 @@ def _why(check: CheckRuling, verdict: Verdict) -> RenderableType:
 def _footer(report: Report) -> list[tuple[str, str]]:
     verdict = report.verdict
     health = verdict.health
-    fit = "fit" if health.fit else "not fit"
+    fit = fitness(health)
     lateness, lag = quantity("s", health.lateness_p99_s), quantity("s", health.loop_lag_p99_s)
     lines = [
         ("checks", f"{tally(verdict.checks)}; evidence: {verdict.evidence}"),

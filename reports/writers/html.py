@@ -278,7 +278,7 @@ def _how(report: Report) -> list[tuple[str, list[tuple[str, str]]]]:
         (
             "Instrument",
             [
-                ("fit", "yes" if health.fit else "no"),
+                ("it was", wording.fitness(health)),
                 *(("reason", reason) for reason in health.reasons),
                 *((wording.cause_label(health), cause) for cause in health.causes),
                 *(() if health.mend is None else (("mend", health.mend),)),

@@ -10,6 +10,7 @@ from reports.wording import (
     by_weight,
     cause_label,
     counts,
+    fitness,
     headline,
     limit,
     marks,
@@ -151,7 +152,7 @@ def _key(measurement: Measurement) -> tuple[object, ...]:
 def _notes(report: Report) -> list[str]:
     health = report.verdict.health
     rows = [
-        ("instrument", "fit" if health.fit else "not fit"),
+        ("instrument", fitness(health)),
         (
             "lateness p99, max",
             f"{quantity('s', health.lateness_p99_s)}, {quantity('s', health.lateness_max_s)}",

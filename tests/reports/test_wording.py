@@ -7,7 +7,18 @@ from pathlib import Path
 import pytest
 
 from reports.report import Report
-from reports.wording import counts, facts, headline, reasons, warnings, way_out, why, word
+from reports.wording import (
+    cause_label,
+    counts,
+    facts,
+    fitness,
+    headline,
+    reasons,
+    warnings,
+    way_out,
+    why,
+    word,
+)
 from reports.writers import verdict_json
 from slas.check import rule
 from slas.ruling import CheckRuling, Ruling, Verdict
@@ -128,3 +139,12 @@ def test_looser_limit_is_no_mend(report: Report, tmp_path: Path) -> None:
     assert words.endswith("ms")
     other = check_of(report, mend="run with --runs 8")
     assert way_out(other, verdict) == ("mend:", "run with --runs 8")
+
+
+def test_an_instrument_is_called_fit_only_if_it_was_not_slow(report: Report) -> None:
+    health = report.verdict.health
+    slow = replace(health, slow=("lateness p99 is 409 ms",))
+    assert fitness(health) == "fit"
+    assert fitness(slow) == "slow, which changes no ruling"
+    assert fitness(replace(health, fit=False)) == "not fit"
+    assert (cause_label(health), cause_label(slow)) == ("note", "cause")

@@ -1354,24 +1354,24 @@ def test_a_median_with_a_hole_in_it_is_none() -> None:
     assert ruled("vram.spike <= 1%", run).ruling is INCONCLUSIVE
 
 
-def test_a_ruling_from_histograms_alone_says_so() -> None:
-    run = evidence(rows(spread(400, 0)))
-    kept = Summaries(histograms=histograms(run), measurements=measure(run))
-    alone = rule(sla("ttft.p99 <= 300ms"), replace(run, rows=()), None, summaries=kept)
-    assert alone.ruling is PASS
-    assert any("ruled from histograms alone" in warning for warning in alone.warnings)
-    whole = rule(sla("ttft.p99 <= 300ms"), run, None, summaries=kept)
-    assert not any("histograms" in warning for warning in whole.warnings)
-
-
-@pytest.mark.parametrize("promise", ["ttft.p99 <= 300ms", "error_rate <= 1%", "ttft.mean <= 1s"])
+@pytest.mark.parametrize(
+    "promise",
+    ["ttft.p99 <= 300ms", "error_rate <= 1%", "rejections <= 1%", "throughput.requests >= 1/s"],
+)
 def test_a_plan_without_a_request_lost_no_rows(promise: str) -> None:
     run = evidence([])
     kept = Summaries(histograms=histograms(run), measurements=measure(run))
     verdict = rule(sla(promise), run, None, summaries=kept)
     assert verdict.ruling is Ruling.INVALID
     assert "no request of any tenant was due in the measured window" in verdict.checks[0].because
-    assert not any("rows are gone" in warning for warning in verdict.warnings)
-    slots = replace(run, closed_loop=frozenset({"chat"}))
-    lost = rule(sla(promise), slots, None, summaries=kept)
-    assert any("rows are gone" in warning for warning in lost.warnings)
+
+
+def test_a_plan_with_requests_lost_its_rows() -> None:
+    run = evidence(rows(spread(10, 0)))
+    kept = Summaries(histograms=histograms(run), measurements=measure(run))
+    loops = replace(run, closed_loop=frozenset({"chat"}), runs=(replace(run.runs[0], planned={}),))
+    for lost in (run, loops):
+        verdict = rule(
+            sla("throughput.requests >= 1/s"), replace(lost, rows=()), None, summaries=kept
+        )
+        assert "the requests' rows are gone" in verdict.checks[0].because

@@ -849,3 +849,150 @@ def test_a_limit_set_by_a_baseline_is_a_limit_too() -> None:
     verdict = rule(sla("ttft.p99 <= baseline + 10%"), run, baseline)
     assert verdict.ruling is Ruling.INVALID
     assert "lateness" in verdict.health.reasons[0]
+
+
+# ---------------------------------------------------------------------------------------------------------
+# generators that do not keep up
+
+
+def outrun(
+    requests: Iterable[RequestRow], lag_ns: int = 600 * MS, *, late_ns: int = 0, **fields: Any
+) -> Evidence:
+    """A run whose generators were late, or whose loops lagged, all the time."""
+    sent = [
+        one if one.sent_ns is None else replace(one, sent_ns=one.due_ns + late_ns)
+        for one in requests
+    ]
+    return replace(evidence(sent, **fields), health=tuple(healthy(lag_ns=lag_ns)))
+
+
+def timed_out(share: int, after_ns: int = 2 * S, **fields: Any) -> list[RequestRow]:
+    """400 requests of which ``share`` were given up on."""
+    lost = [
+        row(
+            ordinal=400 - share + i,
+            due_ns=WARMUP_NS + i * MS,
+            ttft_ns=after_ns,
+            **{"outcome": Outcome.TIMED_OUT, **fields},
+        )
+        for i in range(share)
+    ]
+    return [*rows([300 * MS] * (400 - share)), *lost]
+
+
+CONNECTING: dict[str, Any] = {
+    "outcome": Outcome.REFUSED,
+    "stage": "connect",
+    "sent_ns": None,
+    "why": "no connection within 2 s",
+}
+
+
+@pytest.mark.parametrize(
+    "promise",
+    [
+        "error_rate <= 1%",
+        "ttft.p99 <= 2s",
+        "e2e.max <= 2s",
+        "itl.p99 <= 1s",
+        "goodput(ttft <= 2s) >= 99%",
+        "throughput.requests >= 19.9/s",
+        "throughput.output_tokens >= 99/s",
+        "throughput.total_tokens >= 2099/s",
+    ],
+)
+@pytest.mark.parametrize("fields", [{}, CONNECTING])
+def test_timeouts_of_generators_that_do_not_keep_up_are_no_fail(
+    promise: str, fields: dict[str, Any]
+) -> None:
+    lost = timed_out(96, **fields)
+    verdict = sitting(outrun(lost), promise)
+    assert verdict.checks[0].ruling is Ruling.FAIL
+    assert verdict.ruling is Ruling.INVALID
+    assert "event-loop lag of local-0 p99 is 600 ms" in verdict.health.reasons[0]
+    assert "it is PASS once that is allowed for" in verdict.health.reasons[0]
+    # the same of one that does is the engine's
+    assert sitting(evidence(lost), promise).ruling is Ruling.FAIL
+    assert sitting(outrun(lost, 100 * MS), "error_rate <= 1%").ruling is Ruling.FAIL
+
+
+def test_late_sending_is_no_keeping_up_either() -> None:
+    verdict = sitting(outrun(timed_out(96, S), 1, late_ns=101 * MS), "error_rate <= 1%")
+    assert verdict.ruling is Ruling.INVALID
+    assert "lateness p99 is 101 ms" in verdict.health.reasons[0]
+    assert sitting(outrun(timed_out(96, S), 1, late_ns=99 * MS), "error_rate <= 1%").health.fit
+
+
+@pytest.mark.parametrize(
+    ("promise", "lost"),
+    [
+        # longer than ten times all of the slowness
+        ("error_rate <= 1%", timed_out(96, 6_001 * MS)),
+        ("ttft.p99 <= 2s", timed_out(96, 6_001 * MS)),
+        ("throughput.requests >= 19.9/s", timed_out(96, 6_001 * MS)),
+        # an answer, and no limit of ours
+        ("error_rate <= 1%", timed_out(96, outcome=Outcome.BROKEN)),
+        ("error_rate <= 1%", timed_out(96, outcome=Outcome.REFUSED, status=503)),
+        ("rejections <= 1%", timed_out(96, outcome=Outcome.REFUSED, status=503)),
+        ("error_rate <= 1%", timed_out(96, **{**CONNECTING, "why": "ECONNREFUSED"})),
+        ("throughput.requests >= 19.9/s", timed_out(96, outcome=Outcome.BROKEN)),
+        # more than was ever due
+        ("throughput.requests >= 20.1/s", timed_out(96)),
+        # slowness makes these better
+        ("throughput.requests <= 1/s", timed_out(96)),
+        ("goodput(ttft <= 2s) <= 1%", timed_out(96)),
+    ],
+)
+def test_what_stands_with_all_of_our_slowness_stands(promise: str, lost: list[RequestRow]) -> None:
+    verdict = sitting(outrun(lost), promise)
+    assert verdict.ruling is Ruling.FAIL, verdict.health.reasons
+    assert verdict.health.fit
+    assert len(verdict.health.slow) == 1
+    assert "above 100 ms no generator keeps up" in verdict.health.slow[0]
+    assert any("slow, which changes no ruling" in warning for warning in verdict.warnings)
+
+
+def test_answers_that_came_after_the_window_are_too_few_for_no_engine() -> None:
+    # half of them are read when the window is over
+    requests = rows([100 * MS] * 200 + [21 * S] * 200)
+    assert sitting(outrun(requests), "throughput.requests >= 19/s").ruling is Ruling.INVALID
+    assert sitting(evidence(requests), "throughput.requests >= 19/s").ruling is Ruling.FAIL
+    assert sitting(outrun(requests), "throughput.requests >= 5/s").ruling is Ruling.PASS
+
+
+def test_what_a_closed_loop_would_have_sent_nobody_knows() -> None:
+    loop = outrun(rows([100 * MS] * 400), closed_loop=frozenset({"chat"}))
+    verdict = sitting(loop, "throughput.requests >= 40/s")
+    assert verdict.ruling is Ruling.INVALID
+    assert "it is INCONCLUSIVE once" in verdict.health.reasons[0]
+
+
+def test_what_stood_once_rows_told_of_timeouts_is_open_without_them() -> None:
+    assert bare(outrun(timed_out(96)), "error_rate <= 1%").ruling is Ruling.INVALID
+    assert bare(evidence(timed_out(96)), "error_rate <= 1%").ruling is Ruling.FAIL
+
+
+def test_slowness_that_decides_nothing_is_told() -> None:
+    run = outrun(rows([900 * MS] * 400, gaps_ns=(200 * MS, 200 * MS)), 7 * MS, late_ns=31 * MS)
+    verdict = sitting(run, "ttft.p99 <= 300ms", "itl.p99 <= 50ms")
+    assert verdict.ruling is Ruling.FAIL
+    assert verdict.health.fit
+    lateness, lag = verdict.health.slow
+    assert "lateness p99 is 31.0 ms, more than a tenth" in lateness
+    assert "event-loop lag p99 of local-0 is 7.00 ms, more than a tenth" in lag
+    passed = sitting(outrun(rows([100 * MS] * 400)), "error_rate <= 1%")
+    assert passed.ruling is Ruling.PASS
+    assert passed.health.slow
+    # an instrument that is not fit says so, and why, and no more
+    assert not sitting(run, "ttft.p99 <= 890ms").health.slow
+    assert not sitting(evidence(rows([100 * MS] * 400))).health.slow
+
+
+def test_an_abort_on_timeouts_of_ours_is_no_fail() -> None:
+    promise = check("error_rate <= 20%", abort_after_ns=5 * S)
+    lost = [one for one in timed_out(300, 500 * MS) if one.outcome is Outcome.TIMED_OUT]
+    run = outrun([*rows([300 * MS] * 100, spacing_ns=MS), *lost])
+    run = replace(run, aborted=promise.name, runs=(replace(run.runs[0], finished=False),))
+    assert rule(sla(promise), run, None).ruling is Ruling.INVALID
+    fit = replace(run, health=tuple(healthy()))
+    assert rule(sla(promise), fit, None).ruling is Ruling.FAIL
