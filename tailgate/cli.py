@@ -26,12 +26,13 @@ from reports import baseline as baselines
 from reports.fault import PaperError
 from slas.sla import SlaSheet
 from tailgate import run as runs
+from tailgate.brief import Request
 from tailgate.check import check_run, rerender, show_pin
 from tailgate.exits import Exit
 from tailgate.host import versions
+from tailgate.interruption import Interrupted
 from tailgate.launch import launch_only
 from tailgate.plan import plan_json, plan_rows, show_plan
-from tailgate.run import Interrupted, Request
 from tailgate.terminal import terminal, unplug, with_streams
 
 # what a host says when it has run out of something: our run cannot go on, and the engine has no part in it

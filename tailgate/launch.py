@@ -12,7 +12,7 @@ from launchers.spec import read_engine
 from profiles.sheet import find
 from reports.rundir import RunDir
 from tailgate.exits import Exit
-from tailgate.run import Interrupted, Interruption
+from tailgate.interruption import Interrupted, Interruption
 
 LOOK_EVERY_S = 0.5
 
