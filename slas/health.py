@@ -108,8 +108,8 @@ def overrun(docket: Docket, from_ns: int) -> str | None:
     """Return how the generators did not keep up, in words; None if they did."""
     lateness, (lag, lane) = _lateness(docket, from_ns), _lag(docket.evidence, from_ns)
     said = [
-        f"{what} p99 is {format_duration(times.p99_ns)}"
-        for what, times in (("lateness", lateness), (f"event-loop lag of {lane}", lag))
+        f"{what} is {format_duration(times.p99_ns)}"
+        for what, times in (("lateness p99", lateness), (f"event-loop lag p99 of {lane}", lag))
         if times.p99_ns is not None and times.p99_ns > _KEEPS_UP_NS
     ]
     if not said:
