@@ -38,6 +38,10 @@ class Arrival(Strict):
     has_states: ClassVar[bool] = False
     model: str
 
+    def draws(self, rate_hz: float, until_s: float) -> float:
+        """Return how much [0, until_s) is expected to take: an arrival is one draw, a change of state another."""
+        return rate_hz * until_s
+
     @abstractmethod
     def stretches(
         self, rng: np.random.Generator, rate_hz: float, until_s: float

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
+from profiles.amount import draws, excess, total
 from profiles.sheet import (
     Duration,
     Fault,
@@ -25,7 +26,7 @@ from profiles.sheet import (
 )
 from profiles.surge import Surge, Tempo
 from profiles.tenant import Name, Tenant, TenantSheet, tenant_faults
-from profiles.trace import Trace, TraceSheet, survey, trace_file
+from profiles.trace import MOST_NS, Trace, TraceSheet, survey, trace_file
 from profiles.tracerow import TraceError
 from profiles.units import UnitError, duration_ns, format_duration
 
@@ -151,7 +152,7 @@ def read_profile(path: Path) -> tuple[Profile, Sheet[ProfileSheet]]:
     """Read a profile and look through its traces.
 
     Raises SheetError with every fault in the sheet, a trace that is not there among them, or with the first one in
-    each trace.
+    each trace and with what is more than can be planned.
     """
     seen: list[dict[str, Any]] = []
 
@@ -175,20 +176,35 @@ def read_profile(path: Path) -> tuple[Profile, Sheet[ProfileSheet]]:
         )
         for surge in written.surges
     )
-    bad_traces: list[Fault] = []
+    unplayable: list[Fault] = []
+    planned: dict[str, float] = {}
     warnings: list[str] = []
     tenants: list[Tenant] = []
     for name, one in written.tenants.items():
         mine = (surge for surge in surges if name in surge.tenants)
+        tempo = Tempo(mine, written.duration)
+        if not tempo.length_ns < MOST_NS:
+            fault = f"together they hurry {shown(name)} more than can be planned"
+            unplayable.append(sheet.fault(("surges",), fault, "lower `factor`, or part them"))
+            continue
         try:
-            tenant, said = _tenant(name, one, path.parent, Tempo(mine, written.duration))
+            tenant, said = _tenant(name, one, path.parent, tempo)
         except TraceError as error:
-            bad_traces.append(_trace_fault(sheet, name, one, error))
+            unplayable.append(_trace_fault(sheet, name, one, error))
             continue
         tenants.append(tenant)
+        too_much = excess(tenant, written.warmup, written.duration, tempo.length_ns)
+        if too_much is not None:
+            field, *words = too_much
+            unplayable.append(sheet.fault(("tenants", name, field), *words))
+        planned[name] = draws(tenant, written.warmup, tempo.length_ns)
         warnings += (f"tenant {name}: {words}" for words in said)
-    if bad_traces:
-        raise SheetError(bad_traces)
+    too_many = total(planned)
+    if too_many is not None and not unplayable:
+        mend = "lower rates or concurrency, or shorten `warmup` and `duration`"
+        unplayable.append(sheet.fault(("tenants",), too_many, mend))
+    if unplayable:
+        raise SheetError(unplayable)
     profile = Profile(
         name=path.stem,
         seed=written.seed,

@@ -13,11 +13,12 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice, takewhile
 
 import numpy as np
 from numpy.typing import NDArray
 
+from profiles.amount import LOOP_DRAWS, draws, total
 from profiles.arrivals.poisson import Poisson
 from profiles.process import CHUNK
 from profiles.profile import SECOND_NS, Profile
@@ -28,9 +29,6 @@ Instants = NDArray[np.int64]
 Span = tuple[int, int]
 # (due_ns, index of the tenant, ordinal, session, burst, prompt tokens, output tokens)
 _Planned = tuple[int, int, int, str, bool, int, int]
-
-# so many requests of every closed-loop slot are part of the schedule's hash
-_HASHED_DRAWS = 64
 
 
 class LevelError(ValueError):
@@ -80,7 +78,7 @@ class Loop:
         lengths = _lengths(self.tenant, self.seed, f"slot{self.slot}")
         ordinal = self.slot
         while True:
-            prompts, outputs = lengths.draw(_HASHED_DRAWS)
+            prompts, outputs = lengths.draw(LOOP_DRAWS)
             for prompt_tokens, output_tokens in zip(prompts, outputs, strict=True):
                 yield PlannedRequest(
                     due_ns=0 if ordinal == self.slot else None,
@@ -215,7 +213,7 @@ def schedule_sha256(profile: Profile, seed: int, level_percent: int = 100) -> st
     for request in unroll(profile, seed, level_percent):
         digest.update(_hashed(request))
     for loop in slots:
-        for request in islice(loop.requests(), _HASHED_DRAWS):
+        for request in islice(loop.requests(), LOOP_DRAWS):
             digest.update(_hashed(request))
     return digest.hexdigest()
 
@@ -228,7 +226,7 @@ def _hashed(request: PlannedRequest) -> bytes:
 
 
 def refuse_level(profile: Profile, level_percent: int) -> None:
-    """Raise LevelError for a level that is not positive, or that would have to invent rows of a trace."""
+    """Raise LevelError for a level that is not positive, too high to plan, or that would have to invent rows of a trace."""
     if level_percent <= 0:
         raise LevelError(f"load level {level_percent} %: it must be 1 % or more")
     traced = [tenant.name for tenant in profile.tenants if tenant.trace is not None]
@@ -237,6 +235,15 @@ def refuse_level(profile: Profile, level_percent: int) -> None:
             f"load level {level_percent} %: a replayed trace has no more than 100 % "
             f"(tenant {traced[0]}); use its `speed`"
         )
+    planned = {
+        tenant.name: draws(tenant, profile.warmup_ns, profile.tempo(tenant).length_ns)
+        * level_percent
+        / 100
+        for tenant in profile.tenants
+    }
+    too_many = total(planned)
+    if too_many is not None:
+        raise LevelError(f"load level {level_percent} %: {too_many}")
 
 
 # ---------------------------------------------------------------------------------------------------------
@@ -358,18 +365,19 @@ def _replayed(
     """Yield a trace's requests; below 100 % each row stays with that probability, by a stream of its own."""
     assert tenant.trace is not None
     keeps = _stream(seed, tenant.name, "measure.thinning")
-    rows = tenant.trace.spread_rows(_stream(seed, tenant.name, "measure.ticks"))
+    # not one more row than it takes to see the end: those behind it were not looked through
+    rows = takewhile(
+        lambda row: row.at_ns < tempo.length_ns,
+        tenant.trace.spread_rows(_stream(seed, tenant.name, "measure.ticks")),
+    )
     ended = False
     while not ended:
         batch = list(islice(rows, CHUNK))
         ended = len(batch) < CHUNK
-        own_ns = np.asarray([row.at_ns for row in batch], dtype=np.float64)
-        kept = own_ns < tempo.length_ns
-        ended = ended or not kept.all()
+        due_ns = tempo.window_ns(np.asarray([row.at_ns for row in batch], dtype=np.float64))
+        kept = due_ns < profile.duration_ns
         if level_percent < 100:
             kept &= keeps.random(len(batch)) < level_percent / 100
-        due_ns = tempo.window_ns(own_ns)
-        kept &= due_ns < profile.duration_ns
         chosen = np.flatnonzero(kept).tolist()
         yield _Batch(
             due_ns=due_ns[kept],
@@ -389,24 +397,33 @@ def _marked(
         yield from batches
         return
     mean_hz = tenant.mean_rate_hz * level_percent / 100
-    held = _Batch(due_ns=np.empty(0, dtype=np.int64), tokens=([], []))
+    held: list[_Batch] = []
     for batch in batches:
-        held = _joined(held, batch)
+        if not len(batch.due_ns):
+            continue
+        held.append(batch)
         # the second that the last request falls into may not be complete
-        whole = int(held.due_ns[-1] // SECOND_NS) * SECOND_NS if len(held.due_ns) else 0
-        ready = int(np.searchsorted(held.due_ns, whole))
-        if ready:
-            head, held = _cut(held, ready)
+        whole_ns = int(batch.due_ns[-1] // SECOND_NS) * SECOND_NS
+        if held[0].due_ns[0] < whole_ns:
+            joined = _joined(held)
+            head, rest = _cut(joined, int(np.searchsorted(joined.due_ns, whole_ns)))
+            held = [rest]
             yield _crowded(head, mean_hz, profile.duration_ns)
-    if len(held.due_ns):
-        yield _crowded(held, mean_hz, profile.duration_ns)
+    if held:
+        yield _crowded(_joined(held), mean_hz, profile.duration_ns)
 
 
-def _joined(one: _Batch, two: _Batch) -> _Batch:
-    tokens = None
-    if two.tokens is not None and one.tokens is not None:
-        tokens = (one.tokens[0] + two.tokens[0], one.tokens[1] + two.tokens[1])
-    return _Batch(due_ns=np.concatenate((one.due_ns, two.due_ns)), tokens=tokens)
+def _joined(batches: list[_Batch]) -> _Batch:
+    tokens = [batch.tokens for batch in batches if batch.tokens is not None]
+    return _Batch(
+        due_ns=np.concatenate([batch.due_ns for batch in batches]),
+        tokens=(
+            list(chain.from_iterable(prompts for prompts, _ in tokens)),
+            list(chain.from_iterable(outputs for _, outputs in tokens)),
+        )
+        if tokens
+        else None,
+    )
 
 
 def _cut(batch: _Batch, at: int) -> tuple[_Batch, _Batch]:

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from profiles.amount import LOOP_DRAWS
 from profiles.profile import SECOND_NS, Profile
 from profiles.schedule import loops, unroll
 
 BINS_S = (1, 10, 60)
 # fewer bins say nothing about a variance
 _LEAST_BINS = 5
-_LOOP_DRAWS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ def summarise(profile: Profile, seed: int, level_percent: int = 100) -> Summary:
     for loop in loops(profile, seed, level_percent):
         slots[loop.tenant.name] += 1
         column = columns[loop.tenant.name]
-        for request in islice(loop.requests(), _LOOP_DRAWS):
+        for request in islice(loop.requests(), LOOP_DRAWS):
             column.prompt_tokens.append(request.prompt_tokens)
             column.output_tokens.append(request.output_tokens)
     tenants = []

@@ -29,6 +29,10 @@ TRACES: dict[str, TraceFormat] = {
 }
 LATER = frozenset({"mooncake", "burstgpt", "servegen"})
 
+# more would be minutes of looking through them, before a run and again in every generator
+MOST_ROWS = 10_000_000
+# the longest that instants in int64 ns can span: 292 years
+MOST_NS = 2**63 - 1
 # stamps closer than this are a clock's resolution, not a tick that somebody rounded to
 _COARSE_NS = 1_000_000
 _SAMPLE_ROWS = 1024
@@ -76,7 +80,7 @@ class TraceSheet(Strict):
     format: Annotated[
         str, AfterValidator(_known_format), Field(json_schema_extra={"enum": list(TRACES)})
     ]
-    speed: float = Field(default=1, gt=0, le=1_000_000)
+    speed: float = Field(default=1, ge=0.001, le=1_000_000)
     scale: ScaleSheet = Field(default_factory=ScaleSheet)
     slice: SliceSheet = Field(default_factory=SliceSheet)
     dequantise: Literal["auto", "none"] = "auto"
@@ -138,7 +142,11 @@ def _slice(trace: Trace) -> Iterator[TraceRow]:
             continue
         if trace.for_ns is not None and row.at_ns >= start_ns + trace.for_ns:
             return
-        yield row._replace(at_ns=row.at_ns - start_ns)
+        at_ns = row.at_ns - start_ns
+        if at_ns > MOST_NS:
+            fault = "more than 292 years after the first row that is replayed"
+            raise TraceError(row.line, fault, "mend its stamp")
+        yield row._replace(at_ns=at_ns)
 
 
 def _scaled(tokens: int, scale: float) -> int:
@@ -218,6 +226,9 @@ def survey(sheet: TraceSheet, folder: Path, window_ns: int) -> tuple[Trace, tupl
             ended = False
             break
         found.add(row)
+        if found.rows > MOST_ROWS:
+            fault = f"more than {MOST_ROWS:,} rows up to here in the replayed part"
+            raise TraceError(row.line, fault, "replay a shorter slice, or more slowly (`speed`)")
     if found.rows == 0:
         raise TraceError(0, "no rows in the replayed part", "name an earlier slice")
     warnings = []

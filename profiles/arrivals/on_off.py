@@ -29,6 +29,10 @@ class OnOff(Arrival):
     busy: Share = Field(gt=0, lt=1, description="share of time in which requests come")
     dwell: Duration = Field(ge=1_000_000, description="mean length of a busy spell")
 
+    def draws(self, rate_hz: float, until_s: float) -> float:
+        """Return the expected arrivals and spells."""
+        return (rate_hz + self.busy * 1e9 / self.dwell) * until_s
+
     def stretches(
         self, rng: np.random.Generator, rate_hz: float, until_s: float
     ) -> Iterator[Stretch]:

@@ -154,7 +154,7 @@ tenants:
         ("25:5", "tenants.batch.arrivals.model", "required and not given"),
         ("26:24", "tenants.lost.trace.file", absent),
         ("26:39", "tenants.lost.trace.format", "'mooncake' is not yet supported"),
-        ("26:56", "tenants.lost.trace.speed", "must be more than 0, got 0"),
+        ("26:56", "tenants.lost.trace.speed", "must be at least 0.001, got 0"),
         ("27:24", "tenants.rows.trace.file", absent),
         ("27:39", "tenants.rows.trace.format", "unknown trace format 'azur'"),
         ("27:61", "tenants.rows.prompt_tokens", "a trace has its own lengths"),
@@ -301,3 +301,51 @@ def test_a_trace_whose_name_cannot_be_looked_up_has_its_place(
     [(place, field, fault)] = faults_of(tmp_path, text)
     assert (place, field) == ("4:17", "tenants.a.trace.file")
     assert said in fault
+
+
+HEAD = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+DENSE = f"{HEAD}2023-11-16 18:15:46.0,1,2\n2023-11-16 18:15:46.0000001,1,2\n"
+MANY = ", ".join(["{at: 0s, for: 60s, factor: 10000}"] * 100)
+TRACED = "tenants: {a: {trace: {file: x.csv, format: azure"
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "said"),
+    [
+        ("tenants: {a: {rate: 1000001/s}}", "tenants.a.rate", "a mean rate of 1e+06/s, more than"),
+        ("tenants: {a: {rate: 200000/s}}", "tenants.a.rate", "about 14,000,000 requests"),
+        (f"{TRACED}}}}}}}", "tenants.a.trace", "a mean rate of 2e+07/s"),
+        (
+            "surges: [{at: 0s, for: 60s, factor: 10000}]\ntenants: {a: {rate: 20/s}}",
+            "tenants.a.rate",
+            "about 12,000,200 requests under the surges",
+        ),
+        (
+            f"surges: [{MANY}]\n{TRACED}}}}}, b: {{rate: 1/s}}}}",
+            "surges",
+            "together they hurry 'a' more than can be planned",
+        ),
+        (
+            "duration: 500h\ntenants: {a: {rate: 1/h, arrivals: {model: on_off, busy: 50%, dwell: 1ms}}}",
+            "tenants.a.rate",
+            "requests and spells",
+        ),
+        (
+            "warmup: 0s\ntenants: {a: {rate: 100000/s}, b: {rate: 80000/s}}",
+            "tenants",
+            "about 10,800,000 requests in all",
+        ),
+        (
+            "tenants: {a: {concurrency: 100000}, b: {concurrency: 100000}}",
+            "tenants",
+            "about 12,800,000 requests in all",
+        ),
+    ],
+)
+def test_more_than_can_be_planned_is_refused(
+    tmp_path: Path, text: str, field: str, said: str
+) -> None:
+    (tmp_path / "x.csv").write_text(DENSE)
+    told = faults_of(tmp_path, f"version: 1\n{text}\n")
+    assert told[0][1] == field
+    assert said in told[0][2]

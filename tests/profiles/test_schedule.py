@@ -422,8 +422,17 @@ def test_closed_loops_have_a_slot_each_with_its_own_lengths_and_ordinals() -> No
 
 
 def test_unrolling_is_lazy() -> None:
-    year = profile(open_loop("chat", 1_000), open_loop("code", 1_000, ON_OFF), duration_s=3e7)
-    assert len(list(islice(unroll(year, 7), 40_000))) == 40_000
+    months = profile(open_loop("chat", 0.1), open_loop("code", 0.1, ON_OFF), duration_s=2e7)
+    assert len(list(islice(unroll(months, 7), 40_000))) == 40_000
+
+
+def test_a_level_that_plans_more_than_can_be_unrolled_is_refused() -> None:
+    busy = profile(open_loop("chat", 1_000), duration_s=1_000)
+    next(unroll(busy, 7, 900))
+    with pytest.raises(
+        LevelError, match=r"load level 1100 %: about 11,\d{3},\d{3} requests in all"
+    ):
+        unroll(busy, 7, 1100)
 
 
 def test_the_schedule_needs_no_network_loop_or_process() -> None:
@@ -441,3 +450,14 @@ def test_the_schedule_needs_no_network_loop_or_process() -> None:
         env={"PYTHONPATH": str(house)},
     )
     assert said.stdout.strip() == ""
+
+
+def test_a_row_behind_the_window_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    rows = "".join(f"2023-11-16 18:15:{second},1,2\n" for second in (10, 11, 12, 40))
+    path.write_text(f"TIMESTAMP,ContextTokens,GeneratedTokens\n{rows}not a row\n")
+    sheet = TraceSheet.model_validate({"file": "t.csv", "format": "azure"})
+    trace, _ = survey(sheet, tmp_path, 20 * S)
+    tenant = replace(open_loop("chat", 1), rate_hz=None, arrival=None, trace=trace)
+    played = list(unroll(profile(tenant, duration_s=20, warmup_s=0), 7))
+    assert [one.due_ns for one in played] == [0, S, 2 * S]

@@ -155,3 +155,21 @@ def test_rounded_stamps_may_be_replayed_as_they_are(tmp_path: Path) -> None:
 def test_stamps_that_are_rounded_but_mostly_apart_are_left_alone(tmp_path: Path) -> None:
     trace, _ = surveyed(ticks(tmp_path, per_tick=1), 300 * S)
     assert trace.tick_ns is None
+
+
+def test_a_span_beyond_int64_is_told_with_its_line(tmp_path: Path) -> None:
+    rows = "0001-01-01 00:00:00,1,2\n9999-12-31 00:00:00,1,2\n"
+    with pytest.raises(TraceError) as caught:
+        surveyed(write(tmp_path, rows), 60 * S)
+    assert caught.value.line == 3
+    assert "292 years" in caught.value.fault
+
+
+def test_more_rows_than_can_be_planned_are_told_where_they_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("profiles.trace.MOST_ROWS", 5)
+    row = "2023-11-16 18:15:46,1,2\n"
+    surveyed(write(tmp_path, row * 5), 60 * S)
+    with pytest.raises(TraceError, match=r"line 7: more than 5 rows up to here"):
+        surveyed(write(tmp_path, row * 6), 60 * S)
