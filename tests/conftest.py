@@ -6,6 +6,11 @@ import os
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# two shared cores are noisy: how long an example takes says nothing about it
+settings.register_profile("noisy", deadline=None)
+settings.load_profile("noisy")
 
 MAY_SKIP = frozenset({"gpu", "vllm"})
 

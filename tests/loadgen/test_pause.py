@@ -22,9 +22,10 @@ from tests.loadgen import server as serve
 from tests.loadgen.playing import Played, play
 from tests.loadgen.server import serving
 
-PAUSE_S = 0.6
+PAUSE_S = 0.9
 ONE = "  chat: {rate: 10/s, arrivals: {model: constant}, prompt_tokens: 8, output_tokens: 40}"
-LIMITS = {"connect": "300ms", "first_token": "300ms", "idle": "300ms", "total": "5s"}
+# half the pause; a host that is short of cores may hold the server up for less than that
+LIMITS = {"connect": "450ms", "first_token": "450ms", "idle": "450ms", "total": "30s"}
 Run = Callable[[Coroutine[Any, Any, Played]], Played]
 
 
@@ -73,7 +74,7 @@ def test_a_stream_goes_on_after_a_pause_of_ours(tmp_path: Path, run: Run, again:
             loop.add_reader(theirs, pause)
             for number in range(again):
                 loop.call_later(0.35 + number * (PAUSE_S + 0.03), ours.send, b"x")
-            played = await play(tmp_path, url, tenants=ONE, timeouts=LIMITS, drain="3s")
+            played = await play(tmp_path, url, tenants=ONE, timeouts=LIMITS, drain="20s")
             loop.remove_reader(theirs)
         return played
 
@@ -103,7 +104,7 @@ def test_a_connection_that_was_made_in_a_pause_of_ours_is_used(
     monkeypatch.setattr(Connections, "fill", none)
     monkeypatch.setattr(Connections, "open", late)
     with apart(serve.stream) as url:
-        played = run(play(tmp_path, url, tenants=ONE, timeouts=LIMITS, drain="3s"))
+        played = run(play(tmp_path, url, tenants=ONE, timeouts=LIMITS, drain="20s"))
     assert paused
     assert {(row.outcome, row.stage) for row in played.rows} == {(Outcome.COMPLETED, None)}
     assert max(row.connect_ns or 0 for row in played.rows) > PAUSE_S * 0.8e9

@@ -119,7 +119,7 @@ async def test_refusals_keep_the_status_and_the_servers_words(tmp_path: Path) ->
     assert played.final.invalid == ()
     for row in played.rows:
         assert (row.outcome, row.status, row.why) == (Outcome.REFUSED, 503, "the queue is full")
-        assert row.reused_connection
+    assert any(row.reused_connection for row in played.rows)
     failures = Counter[tuple[str, str, str]]()
     for second in played.progress:
         for tenant, outcome, status, count in second.failures:
