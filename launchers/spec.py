@@ -27,6 +27,7 @@ from profiles.sheet import (
     Strict,
     nearest,
     read,
+    shown,
     validate,
 )
 
@@ -357,7 +358,7 @@ def _beside(path: Path, executable: str | None) -> str | None:
     """Return a program's path as seen from the sheet; a bare name is left to PATH."""
     if executable is None or "/" not in executable:
         return executable
-    return str((path.parent / Path(executable).expanduser()).absolute())
+    return str((path.parent / Path(os.path.expanduser(executable))).absolute())
 
 
 def _across(path: Path, data: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str, str]]:
@@ -427,7 +428,13 @@ def _common(written: EngineSheet) -> Iterator[Objection]:
             mend="write model: NAME, and served_as: if requests call it otherwise",
         )
     for name, value in written.env.items():
-        if isinstance(value, FromEnv):
+        if not name or "=" in name:
+            yield Objection(
+                field=("env", name),
+                fault=f"{shown(name)} is no name of a variable",
+                mend="write its name without =, and its value after the colon",
+            )
+        elif isinstance(value, FromEnv):
             if value.name not in os.environ:
                 yield Objection(
                     field=("env", name),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -63,16 +64,24 @@ class Local:
             *command.argv,
         ]
         with log.open("ab") as words:
-            process = subprocess.Popen(
-                argv,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=words,
-                bufsize=0,
-                env=environment,
-                # out of reach of a terminal's Ctrl-C and of a kill of our process group
-                start_new_session=True,
-            )
+            try:
+                process = subprocess.Popen(
+                    argv,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=words,
+                    bufsize=0,
+                    env=environment,
+                    # out of reach of a terminal's Ctrl-C and of a kill of our process group
+                    start_new_session=True,
+                )
+            except OSError as fault:
+                if fault.errno != errno.E2BIG:
+                    raise
+                raise LaunchError(
+                    "the engine's arguments and variables are longer than the system takes",
+                    "shorten argv:, options: or env:",
+                ) from fault
         return LocalTree(process, patience_s=grace_s + 2 * GIVE_UP_S + 10)
 
 

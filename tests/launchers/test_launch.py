@@ -567,3 +567,8 @@ def test_a_key_that_no_header_takes_starts_nothing(
     assert "MY_KEY holds the end of a line" in fault.cause
     assert "hunter2" not in f"{fault} {fault.mend}"
     assert not stage.run_dir.engine_log.exists()
+
+
+def test_arguments_longer_than_the_system_takes_start_nothing(stage: Stage) -> None:
+    # Linux takes 128 KiB a word
+    assert "longer than the system takes" in stage.fails(tiny("--say", "x" * 200_000)).cause

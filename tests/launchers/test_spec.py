@@ -250,3 +250,17 @@ def test_a_field_that_is_not_read_is_told_beside_one_that_is_wrong(sheet: Path) 
     told = faults(sheet, text)
     assert "5:7: argv: the engine attach does not read argv" in told
     assert any(one.startswith("6:7: gpus: ") for one in told)
+
+
+def test_what_no_process_can_be_given_is_told_with_its_place(sheet: Path) -> None:
+    head = "version: 1\nengine: sim\npreset: static\n"
+    assert faults(sheet, f'{head}env: {{"": "1", "A=B": "1"}}\noptions: {{seed: "a\\0b"}}\n') == [
+        "4:11: env.'': '' is no name of a variable",
+        "4:23: env.A=B: 'A=B' is no name of a variable",
+        "5:17: options.seed: a NUL character stands for nothing in a sheet",
+    ]
+
+
+def test_a_program_of_a_user_who_is_not_there_is_looked_for_as_written(sheet: Path) -> None:
+    spec = read(sheet, "version: 1\nengine: vllm\nmodel: m\nexecutable: ~nobody-here/vllm\n")
+    assert spec.executable == str(sheet.parent / "~nobody-here/vllm")
