@@ -57,10 +57,20 @@ DURATION = _Quantity("duration", duration_ns)
 SHARE = _Quantity("share", _share)
 
 
+class _WithExample(click.Command):
+    """A command whose epilog is an example: a line to copy, never wrapped."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the example under the options, as the other commands of tailgate do."""
+        with formatter.section("Example"):
+            formatter.write(f"{'':>{formatter.current_indent}}{self.epilog}\n")
+
+
 @click.command(
     name="sim",
+    cls=_WithExample,
     context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
-    epilog="Example: tailgate sim --port 8000 --preset dynamic",
+    epilog="tailgate sim --port 8000 --preset dynamic",
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, help="0 takes a free one.")
 @click.option("--host", default="127.0.0.1")
@@ -205,9 +215,9 @@ def sim(
     unicode: bool,
     **faults: Any,
 ) -> None:
-    """Serve a simulated LLM on simulated GPUs, with OpenAI's API and faults on demand.
+    """Serve a simulated LLM with faults.
 
-    Everything it reports says that it is simulated. Its metrics are on /metrics in vLLM's names, its GPUs'
+    It has OpenAI's API and simulated GPUs, and shows faults on demand. Everything it reports says that it is simulated. Its metrics are on /metrics in vLLM's names, its GPUs'
     memory on /dcgm/metrics, and POST /tailgate/sim/fault changes the faults of requests to come.
     """
     preset = PRESETS[preset_name]

@@ -184,4 +184,5 @@ def test_wrong_options_exit_2_and_say_what_is_right(options: list[str], words: s
 def test_help_has_an_example() -> None:
     result = CliRunner().invoke(sim, ["--help"])
     assert result.exit_code == 0
-    assert "Example: tailgate sim --port 8000" in result.output
+    assert "\nExample:\n  tailgate sim --port 8000 --preset dynamic\n" in result.output
+    assert sim.get_short_help_str(limit=40) == "Serve a simulated LLM with faults."
