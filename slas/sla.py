@@ -154,7 +154,7 @@ def read_sla(path: Path) -> tuple[Sla, Sheet[SlaSheet]]:
     try:
         sheet = read(path, SlaSheet)
     except SheetError as error:
-        raise SheetError([*error.faults, *_faults_inside(path)]) from None
+        raise SheetError([*error.faults, *_faults_inside(path)], more=error.more) from None
     checks: list[Check] = []
     faults: list[Fault] = []
     for level, index, item in _items(sheet.value.must, sheet.value.should):

@@ -61,19 +61,22 @@ def brief(request: Request) -> Brief:
     Raises SheetError with the faults of all of them.
     """
     faults: list[Fault] = []
+    more = 0
 
     def reading(read: Callable[[], T]) -> T | None:
+        nonlocal more
         try:
             return read()
         except SheetError as error:
             faults.extend(error.faults)
+            more += error.more
             return None
 
     profile = reading(lambda: read_profile(find(request.profile, "profiles")))
     sla = reading(lambda: read_sla(find(request.sla, "slas")))
     engine = reading(lambda: _engine(request))
     if profile is None or sla is None or engine is None:
-        raise SheetError(tuple(faults))
+        raise SheetError(tuple(faults), more=more)
     played = profile[0].quick() if request.quick else profile[0]
     ruled = sla[0]
     if request.quick:

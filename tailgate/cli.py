@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from launchers.engine import LaunchError
+from launchers.secret import api_key
 from launchers.sim.command import sim
 from launchers.spec import EngineSheet
 from profiles.profile import ProfileSheet, read_profile
@@ -144,10 +145,8 @@ def run(
         raise click.UsageError("--quick is one run; leave out --runs, or --quick")
     if out == "":
         raise click.UsageError("--out is empty; name a new or empty directory, or leave it out")
-    if api_key_env is not None and not os.environ.get(api_key_env):
-        raise click.UsageError(
-            f"--api-key-env names {api_key_env}, and that variable is not set or empty"
-        )
+    if api_key_env is not None:
+        api_key(api_key_env)  # an unfit key is refused before anything starts
     return _run(
         Request(
             engine=engine,

@@ -97,6 +97,24 @@ def test_a_wrong_word_is_exit_2_and_named(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_key_that_no_header_takes_is_told_by_its_variable_alone(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ODD_KEY", "s3cret\nline")
+
+    code, out, err = said(
+        capfd,
+        *("run", "--url", "http://127.0.0.1:1", "--model", "m", "--profile", "smoke"),
+        *("--sla", "latency", "--api-key-env", "ODD_KEY"),
+    )
+
+    assert code == Exit.USAGE
+    assert "ODD_KEY" in err
+    assert "s3cret" not in out + err
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_api_that_no_dialect_speaks_is_a_sheet_fault(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
