@@ -40,7 +40,7 @@ format: $(VENV)/dev.stamp
 	$(VENV)/bin/ruff check --quiet --fix .
 
 test-vllm: $(VENV)/dev.stamp $(VLLM_VENV)/vllm.stamp
-	$(VENV)/bin/pytest -m vllm tests/vllm -rA $(PYTEST)
+	$(VENV)/bin/pytest -m vllm tests/vllm -rA -n 0
 
 lock: $(VENV)/bin/python
 	bash requirements/lock.sh
