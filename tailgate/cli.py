@@ -79,6 +79,26 @@ def example(text: str) -> Callable[[Callable[..., Any]], click.Command]:
     return tailgate.command(cls=Example, example=text)
 
 
+# options that several commands share
+with_load = click.option(
+    "--load",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    metavar="PERCENT",
+    help="Load level; 100 is the profile as written.",
+)
+with_baseline = click.option(
+    "--baseline", metavar="B", help="Run directory or pin to compare with."
+)
+with_strict = click.option(
+    "--strict", is_flag=True, help="A broken should is as bad as a broken must."
+)
+with_seed = click.option(
+    "--seed", type=click.IntRange(0), help="Seed of the schedule (profile: seed)."
+)
+
+
 @example(
     "tailgate run --engine sim-static --profile smoke --sla smoke\n"
     "tailgate run --url http://127.0.0.1:8000 --model llama --profile my.yaml --sla my-sla.yaml"
@@ -89,18 +109,11 @@ def example(text: str) -> Callable[[Callable[..., Any]], click.Command]:
 @click.option("--profile", required=True, metavar="P", help="Profile sheet or catalogue name.")
 @click.option("--sla", required=True, metavar="S", help="SLA sheet or catalogue name.")
 @click.option("--runs", type=click.IntRange(1, 100), help="Runs of the schedule (SLA sheet: runs).")
-@click.option("--seed", type=click.IntRange(0), help="Seed of the schedule (profile: seed).")
-@click.option(
-    "--load",
-    type=click.IntRange(1, 10_000),
-    default=100,
-    show_default=True,
-    metavar="PERCENT",
-    help="Load level; 100 is the profile as written.",
-)
-@click.option("--baseline", metavar="B", help="Run directory or pin to compare with.")
+@with_seed
+@with_load
+@with_baseline
 @click.option("--quick", is_flag=True, help="One run, point evidence, a short profile.")
-@click.option("--strict", is_flag=True, help="A broken should is as bad as a broken must.")
+@with_strict
 @click.option("--out", metavar="DIR", help="The run's directory: a new or empty one.")
 @click.option(
     "--generators",
@@ -177,8 +190,8 @@ def _run(request: Request) -> int:
 @example("tailgate check runs/2026-11-30T17-41-05Z-7f3a --sla interactive")
 @click.argument("run_dir", metavar="RUN", type=click.Path(path_type=Path))
 @click.option("--sla", metavar="S", help="Rule on this SLA instead of the run's own.")
-@click.option("--baseline", metavar="B", help="Run directory or pin to compare with.")
-@click.option("--strict", is_flag=True, help="A broken should is as bad as a broken must.")
+@with_baseline
+@with_strict
 @click.option("--json", "as_json", is_flag=True, help="Print verdict.json instead of a table.")
 def check(run_dir: Path, sla: str | None, baseline: str | None, strict: bool, as_json: bool) -> int:
     """Rule again on a stored run.
@@ -206,15 +219,8 @@ def report(run_dir: Path) -> int:
 
 @example("tailgate schedule bursty-multitenant\ntailgate schedule my.yaml --rows planned.jsonl")
 @click.argument("profile", metavar="PROFILE")
-@click.option("--seed", type=click.IntRange(0), help="Seed (profile: seed).")
-@click.option(
-    "--load",
-    type=click.IntRange(1, 10_000),
-    default=100,
-    show_default=True,
-    metavar="PERCENT",
-    help="Load level; 100 is the profile as written.",
-)
+@with_seed
+@with_load
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @click.option(
     "--rows",
